@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Blockwise attention on AVX-512: up to sixteen query rows over the blocks of one span, with the online
+// softmax. Scores are tiles of the same dot product as a matrix product (keys as rows); outputs are chains
+// over ascending keys, sixteen dimensions a vector. A masked probability is an exact zero and leaves a chain
+// as it is, so a row's bits do not depend on which other rows share the call.
+#pragma once
+
+#include <qwenlite/kernels/avx512.hpp>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
+                             apply_to = function)
+#else
+// GCC 12 warns inside its own 512-bit intrinsics (an "undefined" operand that is never read).
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
+#endif
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+namespace kernels::avx512 {
+
+/// Scratch of one attention call.
+struct SpanScratch {
+  float* q = nullptr;       ///< [16 rows][head_dim rounded up to 16]
+  float* scores = nullptr;  ///< [16 rows][64 keys], then probabilities
+
+  SpanScratch(std::byte* memory, Index head_dim)
+      : q(reinterpret_cast<float*>(memory)), scores(q + max_query_rows * round_up(head_dim, 16)) {}
+};
+
+inline Index attend_scratch_bytes(Index head_dim) {
+  return max_query_rows * (round_up(head_dim, 16) + block_positions) * 4;
+}
+
+/// scores[r][j] = q_r . k_j for the first `keys` keys of a block.
+template <class Load>
+inline void block_scores(const SpanArgs& a, const KvBlock& block, Index keys, const SpanScratch& s) {
+  const Index q_stride = round_up(a.head_dim, 16);
+  for (Index r = 0; r < a.rows; r += few_columns) {
+    const Tile t{.w = block.k,
+                 .w_stride = a.head_dim * Load::bytes,
+                 .x = s.q + r * q_stride,
+                 .x_stride = q_stride,
+                 .in = a.head_dim,
+                 .out = s.scores + r * block_positions,
+                 .out_stride = block_positions};
+    tile_columns<Load>(t, keys, a.rows - r < few_columns ? a.rows - r : few_columns);
+  }
+}
+
+/// Turns a row of scores into probabilities relative to the new running maximum and extends the running
+/// sum; returns the factor for what was accumulated before. Keys from `visible` on become exact zeros.
+inline float block_softmax(float* scores, Index visible, float scale, float& running_max,
+                           float& running_sum) {
+  __m512 v[4];
+  __m512 top = _mm512_set1_ps(running_max);
+#pragma GCC unroll 16
+  for (int i = 0; i < 4; ++i) {
+    const __mmask16 m = first_lanes(visible - i * 16 > 0 ? visible - i * 16 : 0);
+    v[i] = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, scores + i * 16), _mm512_set1_ps(scale));
+    v[i] = _mm512_mask_blend_ps(m, _mm512_set1_ps(-__builtin_inff()), v[i]);
+    top = _mm512_max_ps(top, v[i]);
+  }
+  const float maximum = max_lanes(top);
+  const __m512 shift = _mm512_set1_ps(maximum);
+#pragma GCC unroll 16
+  for (int i = 0; i < 4; ++i) {
+    v[i] = exp(_mm512_sub_ps(v[i], shift));
+    _mm512_storeu_ps(scores + i * 16, v[i]);
+  }
+  const __m512 total = _mm512_add_ps(_mm512_add_ps(v[0], v[1]), _mm512_add_ps(v[2], v[3]));
+  const __m128 shrink = _mm512_castps512_ps128(exp(_mm512_sub_ps(_mm512_set1_ps(running_max), shift)));
+  running_max = maximum;
+  running_sum = _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(running_sum), shrink, _mm_set_ss(sum_lanes(total))));
+  return _mm_cvtss_f32(shrink);
+}
+
+/// Sixteen dimensions of two neighbouring positions, as stored in v [32][head_dim][2].
+struct PairBf16 {
+  static constexpr Index bytes = 4;
+  static void load(const std::byte* p, __mmask16 m, __m512& even, __m512& odd) {
+    const __m512i raw = _mm512_maskz_loadu_epi32(m, p);
+    even = _mm512_castsi512_ps(_mm512_slli_epi32(raw, 16));
+    odd = _mm512_castsi512_ps(_mm512_and_si512(raw, _mm512_set1_epi32(static_cast<int>(0xFFFF0000U))));
+  }
+};
+struct PairF32 {
+  static constexpr Index bytes = 8;
+  static void load(const std::byte* p, __mmask16 m, __m512& even, __m512& odd) {
+    const __m512 low = _mm512_castpd_ps(_mm512_maskz_loadu_pd(static_cast<__mmask8>(m), p));
+    const __m512 high = _mm512_castpd_ps(_mm512_maskz_loadu_pd(static_cast<__mmask8>(m >> 8U), p + 64));
+    const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i odds = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    even = _mm512_permutex2var_ps(low, evens, high);
+    odd = _mm512_permutex2var_ps(low, odds, high);
+  }
+};
+
+/// out[r][d] = out[r][d] * shrink[r] + sum_j p[r][j] v[j][d] for R rows and D vectors of dimensions.
+template <class Pair, int R, int D>
+inline void weigh_values(const float* p, const KvBlock& block, Index pairs, Index head_dim, Index d0,
+                         const float* shrink, float* out) {
+  Sums<D, R> sum;
+  __mmask16 m[static_cast<std::size_t>(D)];
+#pragma GCC unroll 16
+  for (int d = 0; d < D; ++d) m[d] = first_lanes(head_dim - d0 - d * 16);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+    for (int d = 0; d < D; ++d) {
+      sum.at[r][d] = _mm512_mul_ps(_mm512_maskz_loadu_ps(m[d], out + r * head_dim + d0 + d * 16),
+                                   _mm512_set1_ps(shrink[r]));
+    }
+  }
+  for (Index j = 0; j < pairs; ++j) {
+    const std::byte* v = block.v + (j * head_dim + d0) * Pair::bytes;
+#pragma GCC unroll 16
+    for (int d = 0; d < D; ++d) {
+      __m512 even;
+      __m512 odd;
+      Pair::load(v + d * 16 * Pair::bytes, m[d], even, odd);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const float* weight = p + r * block_positions + j * 2;
+        sum.at[r][d] = _mm512_fmadd_ps(_mm512_set1_ps(weight[0]), even, sum.at[r][d]);
+        sum.at[r][d] = _mm512_fmadd_ps(_mm512_set1_ps(weight[1]), odd, sum.at[r][d]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+    for (int d = 0; d < D; ++d) _mm512_mask_storeu_ps(out + r * head_dim + d0 + d * 16, m[d], sum.at[r][d]);
+  }
+}
+
+template <class Pair, int R>
+inline void weigh_rows(const float* p, const KvBlock& block, Index pairs, Index head_dim, const float* shrink,
+                       float* out) {
+  Index d = 0;
+  for (; d + 64 <= head_dim; d += 64) weigh_values<Pair, R, 4>(p, block, pairs, head_dim, d, shrink, out);
+  for (; d < head_dim; d += 16) weigh_values<Pair, R, 1>(p, block, pairs, head_dim, d, shrink, out);
+}
+
+template <class Load, class Pair>
+inline void attend_block(const SpanArgs& a, const KvBlock& block, const SpanScratch& s) {
+  Index keys = 0;  // visible to any row
+  for (Index r = 0; r < a.rows; ++r) {
+    const Index visible = a.last[r] - block.first + 1;
+    keys = visible > keys ? visible : keys;
+  }
+  keys = keys > block.count ? block.count : keys;
+  if (keys <= 0) return;
+  block_scores<Load>(a, block, keys, s);
+  float shrink[max_query_rows];
+  for (Index r = 0; r < a.rows; ++r) {
+    float* scores = s.scores + r * block_positions;
+    const Index visible = a.last[r] - block.first + 1 < keys ? a.last[r] - block.first + 1 : keys;
+    if (visible > 0) {
+      shrink[r] = block_softmax(scores, visible, a.scale, a.max[r], a.sum[r]);
+    } else {
+      shrink[r] = 1;
+#pragma GCC unroll 16
+      for (int i = 0; i < 4; ++i) _mm512_storeu_ps(scores + i * 16, _mm512_setzero_ps());
+    }
+  }
+  const Index pairs = (keys + 1) / 2;
+  Index r = 0;
+  for (; r + 4 <= a.rows; r += 4) {
+    weigh_rows<Pair, 4>(s.scores + r * block_positions, block, pairs, a.head_dim, shrink + r,
+                        a.out + r * a.head_dim);
+  }
+  for (; r < a.rows; ++r) {
+    weigh_rows<Pair, 1>(s.scores + r * block_positions, block, pairs, a.head_dim, shrink + r,
+                        a.out + r * a.head_dim);
+  }
+}
+
+inline void attend_span(const SpanArgs& a) {
+  const SpanScratch s(a.scratch, a.head_dim);
+  const Index q_stride = round_up(a.head_dim, 16);
+  for (Index r = 0; r < a.rows; ++r) {
+    a.max[r] = -__builtin_inff();
+    a.sum[r] = 0;
+    for_lanes(a.head_dim, [&](Index d, __mmask16 m) {
+      _mm512_storeu_ps(s.q + r * q_stride + d, _mm512_maskz_loadu_ps(m, a.q + a.q_offset[r] + d));
+      _mm512_mask_storeu_ps(a.out + r * a.head_dim + d, m, _mm512_setzero_ps());
+    });
+  }
+  for (Index b = 0; b < a.block_count; ++b) {
+    if (a.blocks[b].format == KvFormat::bf16) {
+      attend_block<LoadBf16, PairBf16>(a, a.blocks[b], s);
+    } else {
+      attend_block<LoadF32, PairF32>(a, a.blocks[b], s);
+    }
+  }
+}
+
+inline void merge_span(const MergeArgs& a) {
+  for (Index r = 0; r < a.rows; ++r) {
+    if (a.span_sum[r] == 0) continue;  // the later span had no visible key
+    const float top = a.max[r] > a.span_max[r] ? a.max[r] : a.span_max[r];
+    const __m512 keep = exp(_mm512_set1_ps(a.max[r] - top));
+    const __m512 take = exp(_mm512_set1_ps(a.span_max[r] - top));
+    const auto fold = [&](__m512 earlier, __m512 later) {
+      return _mm512_fmadd_ps(earlier, keep, _mm512_mul_ps(later, take));
+    };
+    a.max[r] = top;
+    a.sum[r] = _mm512_cvtss_f32(fold(_mm512_set1_ps(a.sum[r]), _mm512_set1_ps(a.span_sum[r])));
+    float* out = a.out + r * a.head_dim;
+    const float* span_out = a.span_out + r * a.head_dim;
+    for_lanes(a.head_dim, [&](Index d, __mmask16 m) {
+      const __m512 folded = fold(_mm512_maskz_loadu_ps(m, out + d), _mm512_maskz_loadu_ps(m, span_out + d));
+      _mm512_mask_storeu_ps(out + d, m, folded);
+    });
+  }
+}
+
+inline constexpr KernelTable table = [] {
+  KernelTable t = scalar::table;
+  t.name = "avx512";
+  t.pack = pack;
+  t.matmul = matmul;
+  t.matmul_scratch_bytes = matmul_scratch_bytes;
+  t.rms_norm = rms_norm;
+  t.rope = rope;
+  t.silu_mul = silu_mul;
+  t.decode_row = decode_row;
+  t.attend_span = attend_span;
+  t.attend_scratch_bytes = attend_scratch_bytes;
+  t.merge_span = merge_span;
+  return t;
+}();
+
+}  // namespace kernels::avx512
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#pragma GCC diagnostic pop
+#endif

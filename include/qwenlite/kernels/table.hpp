@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// KernelTable: the arithmetic of one instruction set as a row of function pointers, and the argument
+// structs they take. ops.hpp is the only caller; it checks shapes and splits work into tasks.
+//
+// Every kernel keeps one rule: the bits of one output depend on its inputs and sizes alone, never on
+// how many other outputs (columns, rows, queries) are computed in the same call.
+#pragma once
+
+#include <qwenlite/kernels/formats.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+namespace kernels {
+
+/// How packed activations lie in memory. `columns` are tokens, `in` is the inner dimension.
+enum class PackLayout : std::uint8_t {
+  rows_f32,      ///< [columns][in rounded up to 32] float32, the tail zero
+  tiles_bf16,    ///< [columns/16][in/32][16 pairs][16 columns][2] bf16: right operands of tile products
+  tiles_bf16x3,  ///< [columns/16][in/32][3 parts][16][16][2]: high, middle, low part of each float32
+};
+inline constexpr Index layout_count = 3;
+
+[[nodiscard]] constexpr Index packed_bytes(PackLayout layout, Index columns, Index in) noexcept {
+  if (layout == PackLayout::rows_f32) return columns * round_up(in, 32) * 4;
+  const Index tiles = ceil_div(columns, 16) * ceil_div(in, 32) * 1024;
+  return layout == PackLayout::tiles_bf16 ? tiles : tiles * 3;
+}
+
+/// Packs columns [first, last) of x; `first` is a multiple of 16. With a norm weight each column is
+/// RMS-normalised on the way: x * rsqrt(mean(x^2) + epsilon) * weight. Columns that only pad the last
+/// group of 16 become zero.
+struct PackArgs {
+  const float* x = nullptr;  ///< [columns, in], row stride x_stride (elements)
+  Index x_stride = 0;
+  Index in = 0;
+  Index first = 0;
+  Index last = 0;
+  VectorView norm_weight{};  ///< [in], or data == nullptr for none
+  float epsilon = 0;
+  PackLayout layout = PackLayout::rows_f32;
+  std::byte* out = nullptr;  ///< start of the whole packed buffer (64-byte aligned)
+};
+
+/// One strip of a product: out[t][r] (=|+=) sum_i weights[r][i] * x[t][i] for `rows` rows and all columns.
+struct MatmulArgs {
+  const std::byte* weights = nullptr;  ///< first row of the strip, as stored, any alignment
+  Format format = Format::bf16;
+  Index row_bytes = 0;
+  Index rows = 0;
+  Index in = 0;
+  const std::byte* packed = nullptr;  ///< activations in layout(format, precision)
+  PackLayout layout = PackLayout::rows_f32;
+  Index columns = 0;
+  float* out = nullptr;  ///< out[t * out_stride + r]
+  Index out_stride = 0;
+  bool accumulate = false;       ///< add the finished sum to out (residual), else store it
+  std::byte* scratch = nullptr;  ///< matmul_scratch_bytes(...), 64-byte aligned
+};
+
+/// Attention of `rows` query rows over the blocks of one span, as a partial result:
+/// max[r] = m, sum[r] = sum_j exp(s_rj - m), out[r] = sum_j exp(s_rj - m) v_j, where
+/// s_rj = scale * (q_r . k_j) over keys at positions <= last[r]. Blocks go in ascending order with the
+/// online softmax; a block with no visible key for a row leaves that row untouched (initially
+/// max = -inf, sum = 0, out = 0).
+struct SpanArgs {
+  const float* q = nullptr;  ///< row r at q + q_offset[r]
+  const Index* q_offset = nullptr;
+  const Index* last = nullptr;  ///< [rows] last visible absolute position
+  Index rows = 0;               ///< 1..max_query_rows
+  Index head_dim = 0;
+  float scale = 1;
+  Precision precision = Precision::exact;
+  const KvBlock* blocks = nullptr;
+  Index block_count = 0;         ///< 1..16
+  float* max = nullptr;          ///< [rows]
+  float* sum = nullptr;          ///< [rows]
+  float* out = nullptr;          ///< [rows][head_dim]
+  std::byte* scratch = nullptr;  ///< attend_scratch_bytes(head_dim), 64-byte aligned
+};
+inline constexpr Index max_query_rows = 16;
+
+/// Folds a later span's partial result into an earlier one's, in place.
+struct MergeArgs {
+  float* max = nullptr;
+  float* sum = nullptr;
+  float* out = nullptr;
+  const float* span_max = nullptr;
+  const float* span_sum = nullptr;
+  const float* span_out = nullptr;
+  Index rows = 0;
+  Index head_dim = 0;
+};
+
+/// The arithmetic of one instruction set. Tables are constants; a stronger one starts as a copy of the
+/// next weaker one and replaces what it does better.
+struct KernelTable {
+  const char* name = "";  ///< "scalar", "avx2", "avx512", "amx"
+  Precision default_precision = Precision::exact;
+
+  /// The layout in which matmul takes activations for weights of this format.
+  PackLayout (*layout)(Format format, Precision precision) = nullptr;
+  void (*pack)(const PackArgs& args) = nullptr;
+  void (*matmul)(const MatmulArgs& args) = nullptr;
+  Index (*matmul_scratch_bytes)(Index rows, Index in, Index columns) = nullptr;
+
+  /// out[i] = x[i] * rsqrt(mean(x^2) + epsilon) * weight[i]; in place is allowed.
+  void (*rms_norm)(const float* x, VectorView weight, float epsilon, float* out) = nullptr;
+  /// Rotates pairs (i, i + rotary_dim/2) of x in place by angles given as cos[rotary_dim/2], sin[...].
+  void (*rope)(float* x, Index rotary_dim, const float* cos, const float* sin) = nullptr;
+  /// out[i] = gate[i] / (1 + exp(-gate[i])) * up[i]; in place is allowed.
+  void (*silu_mul)(const float* gate, const float* up, float* out, Index n) = nullptr;
+  /// Decodes a stored row to float32 (embedding lookup).
+  void (*decode_row)(Format format, const std::byte* row, Index n, float* out) = nullptr;
+
+  void (*attend_span)(const SpanArgs& args) = nullptr;
+  Index (*attend_scratch_bytes)(Index head_dim) = nullptr;
+  void (*merge_span)(const MergeArgs& args) = nullptr;
+};
+
+}  // namespace kernels
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
