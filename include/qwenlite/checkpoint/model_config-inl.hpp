@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Implementation of model_config.hpp. Each reader turns one JSON file into a checked struct; whatever
+// this library would compute wrongly (another family, experts, biases, windows, quantised weights) is
+// refused here, by name, and not discovered later as a shape that does not fit.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include <qwenlite/checkpoint/json_fields-inl.hpp>
+#include <qwenlite/checkpoint/model_config.hpp>
+#include <qwenlite/checkpoint/rope_config-inl.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+namespace config_fields {
+
+using json_text::describe;
+using json_text::Json;
+
+inline constexpr Index max_token_id = std::numeric_limits<int>::max();
+
+/// Refuses a network of another kind.
+inline void check_family(const Fields& root, const Fields& text) {
+  const auto type = text.string("model_type");
+  if (!type) text.reject("model_type", "nothing", "'qwen3'");
+  if (type != "qwen3") text.reject("model_type", in_quotes(*type), "'qwen3'", ErrorCode::unsupported);
+
+  if (const Json* names = root.find("architectures")) {
+    const auto known = [](const Json& name) {
+      return name.is_string() && (name == "Qwen3ForCausalLM" || name == "Qwen3Model");
+    };
+    if (!names->is_array()) root.reject("architectures", describe(*names), "a list of names");
+    if (!names->empty() && std::none_of(names->begin(), names->end(), known)) {
+      root.reject("architectures", describe(names->front()), "'Qwen3ForCausalLM'", ErrorCode::unsupported);
+    }
+  }
+}
+
+/// Refuses variations of the family that would change what is computed.
+inline void check_variations(const Fields& root, const Fields& text) {
+  for (const char* name :
+       {"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
+    const Json* value = text.find(name);
+    if (value != nullptr && *value != 0) {
+      text.reject(name, describe(*value), "a dense network, without experts", ErrorCode::unsupported);
+    }
+  }
+  for (const Fields& fields : {root, text}) {
+    if (const Json* value = fields.find("quantization_config")) {
+      fields.reject("quantization_config", describe(*value), "weights stored as BF16, F16 or F32",
+                    ErrorCode::unsupported);
+    }
+  }
+  const auto act = text.string("hidden_act");
+  if (act && act != "silu") text.reject("hidden_act", in_quotes(*act), "'silu'", ErrorCode::unsupported);
+  for (const char* name : {"attention_bias", "use_sliding_window"}) {
+    if (text.boolean(name).value_or(false)) text.reject(name, "true", "false", ErrorCode::unsupported);
+  }
+}
+
+/// `layer_types`, where newer files have it, must say full attention once per layer.
+inline void check_layer_types(const Fields& text, Index layers) {
+  const Json* types = text.find("layer_types");
+  if (types == nullptr) return;
+  if (!types->is_array() || std::ssize(*types) != layers) {
+    text.reject("layer_types", describe(*types),
+                "a list of " + std::to_string(layers) + " (num_hidden_layers)");
+  }
+  for (const Json& type : *types) {
+    if (type != "full_attention") {
+      text.reject("layer_types", describe(type), "'full_attention'", ErrorCode::unsupported);
+    }
+  }
+}
+
+inline void read_sizes(const Fields& text, ModelConfig& config) {
+  namespace limits = size_limits;
+  config.hidden_size = text.required_integer("hidden_size", {1, limits::hidden_size});
+  config.num_hidden_layers = text.required_integer("num_hidden_layers", {1, limits::num_hidden_layers});
+  config.num_attention_heads = text.required_integer("num_attention_heads", {1, limits::num_attention_heads});
+  config.num_key_value_heads = text.integer("num_key_value_heads", {1, limits::num_attention_heads})
+                                   .value_or(config.num_attention_heads);
+  config.intermediate_size = text.required_integer("intermediate_size", {1, limits::intermediate_size});
+  config.vocab_size = text.required_integer("vocab_size", {1, limits::vocab_size});
+  config.max_position_embeddings =
+      text.required_integer("max_position_embeddings", {1, limits::max_position_embeddings});
+
+  const Index heads = config.num_attention_heads;
+  if (heads % config.num_key_value_heads != 0) {
+    text.reject("num_key_value_heads", std::to_string(config.num_key_value_heads),
+                "a divisor of num_attention_heads, " + std::to_string(heads));
+  }
+  const auto head_dim = text.integer("head_dim", {1, limits::head_dim});
+  if (!head_dim && config.hidden_size % heads != 0) {
+    text.reject("head_dim", "nothing",
+                "a value, since hidden_size " + std::to_string(config.hidden_size) +
+                    " is no multiple of num_attention_heads " + std::to_string(heads));
+  }
+  config.head_dim = head_dim.value_or(config.hidden_size / heads);
+  if (config.head_dim % 2 != 0 || config.head_dim > limits::head_dim) {
+    text.reject(
+        "head_dim", std::to_string(config.head_dim),
+        "an even number of at most " + std::to_string(limits::head_dim) + " (dimensions turn in pairs)");
+  }
+}
+
+inline void read_eps(const Fields& text, ModelConfig& config) {
+  const double eps = text.required_number("rms_norm_eps", {.least = 0, .most = 1, .open_below = true});
+  config.rms_norm_eps = static_cast<float>(eps);
+  if (!(config.rms_norm_eps > 0)) {
+    text.reject("rms_norm_eps", json_text::number_text(eps), "a number above 0 in float32");
+  }
+}
+
+/// Token ids of a field that is one id, a list or absent.
+[[nodiscard]] inline std::vector<int> token_ids(const Fields& fields, const char* name) {
+  std::vector<int> ids;
+  const Json* value = fields.find(name);
+  if (value == nullptr) return ids;
+  const auto add = [&](const Json& id) {
+    const int token = static_cast<int>(fields.to_integer(id, name, {0, max_token_id}));
+    if (std::find(ids.begin(), ids.end(), token) == ids.end()) ids.push_back(token);
+  };
+  if (value->is_array()) {
+    for (const Json& id : *value) add(id);
+  } else if (value->is_number()) {
+    add(*value);
+  } else {
+    fields.reject(name, describe(*value), "a token id or a list of them");
+  }
+  return ids;
+}
+
+/// The single id of a field; a negative one is how some files say "none".
+[[nodiscard]] inline std::optional<int> token_id(const Fields& fields, const char* name) {
+  const auto id = fields.integer(name, {std::numeric_limits<int>::min(), max_token_id});
+  if (!id || *id < 0) return std::nullopt;
+  return static_cast<int>(*id);
+}
+
+/// The first of two places that has the field: text fields may stand at top level or in `text_config`.
+[[nodiscard]] inline const Fields& place_of(const char* name, const Fields& text, const Fields& root) {
+  return text.find(name) != nullptr ? text : root;
+}
+
+inline void read_tokens(const Fields& root, const Fields& text, ModelConfig& config) {
+  config.eos_token_ids = token_ids(place_of("eos_token_id", text, root), "eos_token_id");
+  config.bos_token_id = token_id(place_of("bos_token_id", text, root), "bos_token_id");
+  config.pad_token_id = token_id(place_of("pad_token_id", text, root), "pad_token_id");
+}
+
+[[nodiscard]] inline std::optional<float> sampling_number(const Fields& fields, const char* name,
+                                                          json_text::NumberRange range) {
+  const auto value = fields.number(name, range);
+  if (!value) return std::nullopt;
+  return static_cast<float>(*value);
+}
+
+}  // namespace config_fields
+
+inline ModelConfig parse_model_config(const JsonText& file, std::vector<std::string>& warnings) {
+  namespace fields = config_fields;
+  const std::string name = in_quotes(file.name);
+  const json_text::Json json = json_text::parse_object(file.text, name);
+  const json_text::Fields root(json, name);
+  const json_text::Fields text = root.object("text_config").value_or(root);
+
+  fields::check_family(root, text);
+  fields::check_variations(root, text);
+  ModelConfig config;
+  config.model_type = "qwen3";
+  fields::read_sizes(text, config);
+  fields::check_layer_types(text, config.num_hidden_layers);
+  fields::read_eps(text, config);
+  const char* tie = "tie_word_embeddings";
+  config.tie_word_embeddings = fields::place_of(tie, text, root).boolean(tie).value_or(false);
+  config.rope = fields::read_rope(text, config.max_position_embeddings, warnings);
+  if (config.rope.partial_rotary_factor != 1) {
+    text.reject("partial_rotary_factor", json_text::number_text(config.rope.partial_rotary_factor),
+                "1: every dimension turns in Qwen3", ErrorCode::unsupported);
+  }
+  fields::read_tokens(root, text, config);
+  return config;
+}
+
+inline GenerationDefaults parse_generation_config(const JsonText& file) {
+  namespace fields = config_fields;
+  const std::string name = in_quotes(file.name);
+  const json_text::Json json = json_text::parse_object(file.text, name);
+  const json_text::Fields root(json, name);
+  constexpr double most = 1e6;
+  GenerationDefaults defaults;
+  defaults.do_sample = root.boolean("do_sample");
+  defaults.temperature = fields::sampling_number(root, "temperature", {.least = 0, .most = most});
+  if (const auto k = root.integer("top_k", {0, fields::max_token_id})) defaults.top_k = static_cast<int>(*k);
+  defaults.top_p = fields::sampling_number(root, "top_p", {.least = 0, .most = 1, .open_below = true});
+  defaults.min_p = fields::sampling_number(root, "min_p", {.least = 0, .most = 1});
+  defaults.repetition_penalty =
+      fields::sampling_number(root, "repetition_penalty", {.least = 0, .most = most, .open_below = true});
+  defaults.presence_penalty =
+      fields::sampling_number(root, "presence_penalty", {.least = -most, .most = most});
+  defaults.eos_token_ids = fields::token_ids(root, "eos_token_id");
+  return defaults;
+}
+
+inline TokenizerFacts parse_tokenizer_config(const JsonText& file, std::vector<std::string>& warnings) {
+  const std::string name = in_quotes(file.name);
+  const json_text::Json json = json_text::parse_object(file.text, name);
+  const json_text::Fields root(json, name);
+
+  std::optional<std::string> eos;
+  if (const json_text::Json* value = root.find("eos_token")) {
+    eos = value->is_object() ? root.object("eos_token")->string("content") : root.string("eos_token");
+  }
+  TokenizerFacts facts;
+  const auto added = root.object("added_tokens_decoder");
+  if (!added) return facts;
+  for (const auto& [key, value] : added->json().items()) {
+    int id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0) {
+      root.reject("added_tokens_decoder", "the key " + in_quotes(key), "token ids");
+    }
+    facts.token_count = std::max(facts.token_count.value_or(0), static_cast<Index>(id) + 1);
+    if (!value.is_object()) added->reject(key.c_str(), json_text::describe(value), "an object");
+    const auto content = value.find("content");
+    if (eos && content != value.end() && *content == *eos) facts.eos_token_id = id;
+  }
+  if (eos && !facts.eos_token_id) {
+    warnings.push_back(root.where("eos_token") + ": " + in_quotes(*eos) +
+                       " is not among the added tokens; ignored");
+  }
+  return facts;
+}
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite

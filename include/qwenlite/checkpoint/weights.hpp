@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Weights: lookup by name, dtype and shape together, relative to a scope, so that each layer names
+// only its own tensors and a mismatch prints both sides.
+//
+// A Weights value is a cheap handle. Handles made from one another by scope() share the note of which
+// tensors were taken, and all of them keep the files open. Taking is for one thread at a time.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <qwenlite/checkpoint/in_quotes.hpp>
+#include <qwenlite/checkpoint/tensor_files.hpp>
+#include <qwenlite/kernels/formats.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+class Weights {
+ public:
+  /// All tensors of `files`, none of them taken yet.
+  explicit Weights(std::shared_ptr<const TensorFiles> files)
+      : files_(std::move(files)),
+        taken_(std::make_shared<std::vector<bool>>(files_->entries().size(), false)) {}
+
+  /// The tensors whose names start with this handle's prefix and then `prefix` ("model.layers.0.").
+  [[nodiscard]] Weights scope(std::string_view prefix) const {
+    Weights inner = *this;
+    inner.prefix_.append(prefix);
+    return inner;
+  }
+
+  [[nodiscard]] const std::string& prefix() const noexcept { return prefix_; }
+  [[nodiscard]] const std::shared_ptr<const TensorFiles>& files() const noexcept { return files_; }
+
+  /// Whether the tensor exists; does not count as taking it.
+  [[nodiscard]] bool contains(std::string_view name) const { return files_->find(full(name)) >= 0; }
+
+  /// A matrix [rows, cols] = [out, in] stored as BF16, F16 or F32.
+  /// Throws `bad_tensor` when it is missing or has another shape or dtype.
+  [[nodiscard]] WeightView matrix(std::string_view name, Index rows, Index cols) const {
+    const TensorView view = tensor(name, Shape{rows, cols});
+    return {view.data, rows, cols, format_of(view, name)};
+  }
+
+  /// A vector [size] stored as BF16, F16 or F32. Throws as matrix() does.
+  [[nodiscard]] VectorView vector(std::string_view name, Index size) const {
+    const TensorView view = tensor(name, Shape{size});
+    return {view.data, size, format_of(view, name)};
+  }
+
+  /// A tensor of any dtype. Throws `bad_tensor` when it is missing or has another shape.
+  [[nodiscard]] TensorView tensor(std::string_view name, const Shape& shape) const {
+    const std::string key = full(name);
+    const Index i = files_->find(key);
+    if (i < 0) {
+      throw Error(ErrorCode::bad_tensor, files_->name() + ": tensor " + in_quotes(key), "none",
+                  "shape " + shape.to_string());
+    }
+    const auto at = static_cast<std::size_t>(i);
+    const TensorView& view = files_->entries()[at].view;
+    if (view.shape != shape) {
+      throw Error(ErrorCode::bad_tensor, where(key), "shape " + view.shape.to_string(),
+                  "shape " + shape.to_string());
+    }
+    (*taken_)[at] = true;
+    return view;
+  }
+
+  /// Throws `bad_tensor`, naming the first five, when tensors under this handle's prefix were never
+  /// taken: a checkpoint with more in it than the network uses is a different network. Names that
+  /// start (after the prefix) with one of `ignored` are passed over: "lm_head." of a tied model,
+  /// "model.visual.", "mtp.".
+  void expect_all_used(std::span<const std::string_view> ignored = {}) const {
+    std::string names;
+    Index unused = 0;
+    for (std::size_t i = 0; i < taken_->size(); ++i) {
+      const std::string& name = files_->entries()[i].name;
+      if ((*taken_)[i] || !std::string_view(name).starts_with(prefix_) || is_ignored(name, ignored)) continue;
+      if (++unused <= 5) names += (unused == 1 ? "" : ", ") + in_quotes(name);
+    }
+    if (unused == 0) return;
+    throw Error(ErrorCode::bad_tensor, files_->name() + ": tensors this model has no use for",
+                std::to_string(unused) + " (" + names + (unused > 5 ? ", ..." : "") + ")", "none");
+  }
+  void expect_all_used(std::initializer_list<std::string_view> ignored) const {
+    expect_all_used(std::span(ignored.begin(), ignored.size()));
+  }
+
+ private:
+  [[nodiscard]] std::string full(std::string_view name) const { return std::string(prefix_).append(name); }
+
+  /// "FILE: tensor 'NAME'" with the shard that holds it.
+  [[nodiscard]] std::string where(const std::string& key) const {
+    const Index i = files_->find(key);
+    const Index file = files_->entries()[static_cast<std::size_t>(i)].file;
+    return in_quotes(files_->file_name(file)) + ": tensor " + in_quotes(key);
+  }
+
+  [[nodiscard]] Format format_of(const TensorView& view, std::string_view name) const {
+    switch (view.dtype) {
+      case DType::bf16: return Format::bf16;
+      case DType::f16: return Format::f16;
+      case DType::f32: return Format::f32;
+      default: break;
+    }
+    throw Error(ErrorCode::bad_tensor, where(full(name)), "dtype " + std::string(name_of(view.dtype)),
+                "BF16, F16 or F32");
+  }
+
+  [[nodiscard]] bool is_ignored(std::string_view name, std::span<const std::string_view> ignored) const {
+    name.remove_prefix(prefix_.size());
+    for (const std::string_view prefix : ignored) {
+      if (name.starts_with(prefix)) return true;
+    }
+    return false;
+  }
+
+  std::shared_ptr<const TensorFiles> files_;
+  std::shared_ptr<std::vector<bool>> taken_;  // one per entry of files_
+  std::string prefix_;
+};
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
