@@ -124,76 +124,111 @@ inline void finish(const PartialResult& result, const TileRows& rows, Index head
   }
 }
 
+/// One attention call over all pieces of a batch: which task does what, and the merging afterwards.
+template <class Kv>
+class AttendCall {
+ public:
+  AttendCall(const Ops& ops, std::span<const Piece<Kv>> pieces, const AttentionShape& shape,
+             const ConstMatrix<float>& q, Matrix<float>& out)
+      : ops_(ops),
+        pieces_(pieces),
+        shape_(shape),
+        q_(q.data()),
+        q_stride_(q.outerStride()),
+        out_(out.data()),
+        out_stride_(out.outerStride()) {}
+
+  [[nodiscard]] Index tasks() const {
+    Index count = 0;
+    for (const Piece<Kv>& p : pieces_) count += tasks_of(p);
+    return count;
+  }
+
+  /// `memory` is the worker's own; `partials` is shared, and each task that covers one span has its place.
+  void run(Index task, std::byte* memory, float* partials) const {
+    const Piece<Kv>* piece = pieces_.data();
+    for (; task >= tasks_of(*piece); ++piece) {
+      task -= tasks_of(*piece);
+      if (tiling(*piece).spans > 1) partials += tasks_of(*piece) * floats();
+    }
+    const Tiling t = tiling(*piece);
+    const Index kv_head = task / t.tasks_per_head();
+    const Index in_head = task % t.tasks_per_head();
+    const TileRows rows(*piece, t.tile(in_head / t.spans, group(), piece->count), shape_, kv_head, q_stride_);
+    std::byte* const rest = memory + round_up(2 * floats() * 4, 64);
+    const auto attend = [&](Index span, const PartialResult& result) {
+      attend_one_span(ops_, *piece->cache, shape_, kv_head, span, rows, q_, result, rest);
+    };
+    if (t.spans > 1) {
+      attend(in_head % t.spans, PartialResult(partials + task * floats()));
+      return;
+    }
+    const PartialResult total(reinterpret_cast<float*>(memory));
+    const PartialResult next(reinterpret_cast<float*>(memory) + floats());
+    attend(0, total);
+    for (Index span = 1; span <= rows.last[rows.rows - 1] / span_positions; ++span) {
+      attend(span, next);
+      merge(ops_.table(), total, next, rows.rows, shape_.head_dim);
+    }
+    finish(total, rows, shape_.head_dim, out_, q_stride_, out_stride_);
+  }
+
+  /// Merges the results of tasks that covered one span each.
+  void merge_spans(float* partials) const {
+    for (const Piece<Kv>& piece : pieces_) {
+      const Tiling t = tiling(piece);
+      if (t.spans == 1) continue;
+      for (Index tile = 0; tile < t.head_tiles * shape_.num_kv_heads; ++tile) {
+        const TileRows rows(piece, t.tile(tile % t.head_tiles, group(), piece.count), shape_,
+                            tile / t.head_tiles, q_stride_);
+        const PartialResult total(partials);
+        for (Index span = 1; span < t.spans; ++span) {
+          merge(ops_.table(), total, PartialResult(partials + span * floats()), rows.rows, shape_.head_dim);
+        }
+        finish(total, rows, shape_.head_dim, out_, q_stride_, out_stride_);
+        partials += t.spans * floats();
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] Index group() const { return shape_.num_heads / shape_.num_kv_heads; }
+  [[nodiscard]] Index floats() const { return PartialResult::floats(shape_.head_dim); }
+  [[nodiscard]] Tiling tiling(const Piece<Kv>& p) const {
+    return Tiling(group(), p.count, p.position + p.count - 1);
+  }
+  [[nodiscard]] Index tasks_of(const Piece<Kv>& p) const {
+    return tiling(p).tasks_per_head() * shape_.num_kv_heads;
+  }
+
+  const Ops& ops_;
+  std::span<const Piece<Kv>> pieces_;
+  AttentionShape shape_;
+  const float* q_;
+  Index q_stride_;
+  float* out_;
+  Index out_stride_;
+};
+
 }  // namespace kernels
 
 template <class Kv>
 void Ops::attend(std::span<const Piece<Kv>> pieces, const AttentionShape& shape, ConstMatrix<float> q,
                  Matrix<float> out, OpsScratch& scratch) const {
-  using namespace kernels;
   require(q.cols() == shape.num_heads * shape.head_dim && out.cols() == q.cols() && out.rows() == q.rows(),
           "attend: shapes of queries and output do not fit together");
   const OpsLimits& limits = scratch.limits_;
   require(shape.head_dim <= limits.head_dim && shape.num_heads <= limits.num_heads &&
               shape.num_kv_heads <= limits.num_kv_heads && static_cast<Index>(pieces.size()) <= limits.pieces,
           "attend: more heads or sequences than the scratch memory was created for");
-  const Index group = shape.num_heads / shape.num_kv_heads;
-  const Index floats = PartialResult::floats(shape.head_dim);
-  const auto tiling = [&](const Piece<Kv>& p) { return Tiling(group, p.count, p.position + p.count - 1); };
-
-  Index tasks = 0;
   for (const Piece<Kv>& p : pieces) {
     require(p.position + p.count <= limits.max_tokens,
             "attend: a sequence longer than the scratch memory was created for");
-    tasks += tiling(p).tasks_per_head() * shape.num_kv_heads;
   }
-  auto task = [&](Index i, int worker) {
-    const Piece<Kv>* piece = pieces.data();
-    Index partial = 0;  // span results stored by the pieces before
-    for (;; ++piece) {
-      const Tiling t = tiling(*piece);
-      const Index own = t.tasks_per_head() * shape.num_kv_heads;
-      if (i < own) break;
-      i -= own;
-      if (t.spans > 1) partial += own;
-    }
-    const Tiling t = tiling(*piece);
-    const Index kv_head = i / t.tasks_per_head();
-    const Index in_head = i % t.tasks_per_head();
-    const TileRows rows(*piece, t.tile(in_head / t.spans, group, piece->count), shape, kv_head,
-                        q.outerStride());
-    auto* memory = reinterpret_cast<float*>(scratch.worker(worker));
-    const PartialResult total(memory);
-    const PartialResult next(memory + floats);
-    std::byte* rest = scratch.worker(worker) + round_up(2 * floats * 4, 64);
-    if (t.spans > 1) {
-      const PartialResult own(scratch.partials_.floats() + (partial + i) * floats);
-      return attend_one_span(*this, *piece->cache, shape, kv_head, in_head % t.spans, rows, q.data(), own,
-                             rest);
-    }
-    for (Index span = 0; span <= rows.last[rows.rows - 1] / span_positions; ++span) {
-      attend_one_span(*this, *piece->cache, shape, kv_head, span, rows, q.data(), span == 0 ? total : next,
-                      rest);
-      if (span > 0) merge(*table_, total, next, rows.rows, shape.head_dim);
-    }
-    finish(total, rows, shape.head_dim, out.data(), q.outerStride(), out.outerStride());
-  };
-  executor_->run(tasks, TaskRef(task));
-
-  float* partial = scratch.partials_.floats();
-  for (const Piece<Kv>& p : pieces) {
-    const Tiling t = tiling(p);
-    if (t.spans == 1) continue;
-    for (Index tile = 0; tile < t.head_tiles * shape.num_kv_heads; ++tile) {
-      const TileRows rows(p, t.tile(tile % t.head_tiles, group, p.count), shape, tile / t.head_tiles,
-                          q.outerStride());
-      const PartialResult total(partial);
-      for (Index span = 1; span < t.spans; ++span) {
-        merge(*table_, total, PartialResult(partial + span * floats), rows.rows, shape.head_dim);
-      }
-      finish(total, rows, shape.head_dim, out.data(), q.outerStride(), out.outerStride());
-      partial += t.spans * floats;
-    }
-  }
+  const kernels::AttendCall<Kv> call(*this, pieces, shape, q, out);
+  auto task = [&](Index i, int worker) { call.run(i, scratch.worker(worker), scratch.partials_.floats()); };
+  executor_->run(call.tasks(), TaskRef(task));
+  call.merge_spans(scratch.partials_.floats());
 }
 
 }  // namespace QWENLITE_ABI

@@ -1,0 +1,23 @@
+# Settings of our own programs (tests, examples, benchmarks). Nothing here reaches a user's targets.
+
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+# No -m flag: kernels choose their instruction set at run time.
+set(QWENLITE_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Werror)
+
+add_library(qwenlite_own_flags INTERFACE)
+target_compile_options(qwenlite_own_flags INTERFACE ${QWENLITE_WARNINGS})
+if(QWENLITE_SANITIZE)
+  target_compile_options(qwenlite_own_flags INTERFACE
+    -fsanitize=${QWENLITE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(qwenlite_own_flags INTERFACE -fsanitize=${QWENLITE_SANITIZE})
+endif()
+
+# Adds a program made of the given sources that uses the library under our own warnings.
+function(qwenlite_add_program name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE qwenlite::qwenlite qwenlite_own_flags)
+  set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
+endfunction()
