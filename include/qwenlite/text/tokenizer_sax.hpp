@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The streaming reader of tokenizer.json (and vocab.json): a handler of parser events that keeps the
+// three big parts (vocabulary, merges, added tokens) in flat vectors and every other value as a line
+// "path = value", which `take()` checks against what this library runs.
+//
+// Only tokenizer_file-inl.hpp includes this. Depth is bounded and nothing recurses.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <qwenlite/text/byte_alphabet.hpp>
+#include <qwenlite/text/tokenizer_content.hpp>
+#include <qwenlite/text/unicode.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+namespace tokenizer_file {
+
+// ------------------------------------------------------------------------------------ added tokens
+
+/// An added token with all flags the format has.
+struct RawAddedToken {
+  static constexpr std::array<std::string_view, 5> flag_names{"special", "lstrip", "rstrip", "single_word",
+                                                              "normalized"};
+  int id = Vocabulary::none;
+  std::string content;
+  std::array<bool, 5> flags{};
+
+  /// The flag of this name, or null.
+  [[nodiscard]] bool* flag(std::string_view name) noexcept {
+    for (std::size_t i = 0; i < flags.size(); ++i) {
+      if (flag_names[i] == name) return &flags[i];
+    }
+    return nullptr;
+  }
+
+  /// The token, if this library can match it. Texts that NFC leaves alone are matched before it, whatever
+  /// `normalized` says.
+  [[nodiscard]] AddedToken checked(const std::string& place) const {
+    if (id < 0) throw Error(ErrorCode::bad_file, place + " id", "nothing", "a token id");
+    if (content.empty()) throw Error(ErrorCode::bad_file, place + " content", "nothing", "the token's text");
+    if (flags[3]) throw Error(ErrorCode::unsupported, place + " single_word", "true", "false");
+    if (flags[4] && !unicode::is_surely_nfc(content)) {
+      throw Error(ErrorCode::unsupported, place + " normalized", "true with a text that NFC changes",
+                  "false");
+    }
+    return {id, content, flags[0], flags[1], flags[2]};
+  }
+};
+
+// ---------------------------------------------------------------------------------------- settings
+
+/// A value outside the three big parts.
+struct Setting {
+  std::string path;   // "pre_tokenizer.pretokenizers.0.type"
+  std::string value;  // a string with its quotes, else as JSON writes it
+};
+
+// ------------------------------------------------------------------------------------------ reader
+
+/// Handler for nlohmann's sax_parse. Events return true; whatever is wrong throws.
+class SaxReader {
+ public:
+  enum class Document : std::uint8_t { tokenizer_json, vocab_json };
+
+  SaxReader(std::string name, Document document, std::size_t bytes) : document_(document) {
+    file_.name = std::move(name);
+    const std::size_t guess = bytes / 64 + 16;
+    file_.tokens.reserve(guess, bytes / 8);
+    file_.ids.reserve(guess);
+    if (document == Document::tokenizer_json) file_.merges.reserve(2 * guess, bytes / 6);
+  }
+
+  /// What was read, once the settings are found to be ones this library runs.
+  [[nodiscard]] TokenizerFile take() {
+    if (document_ == Document::vocab_json) return std::move(file_);
+    require_part(seen_vocabulary_, "model.vocab", "an object of tokens");
+    require_part(seen_merges_, "model.merges", "an array of merges");
+    check_model();
+    check_pre_tokenizer();
+    check_byte_level("decoder", false);
+    check_byte_level("post_processor", true);
+    return std::move(file_);
+  }
+
+  // Names and types of the events below are the parser's.
+  bool null() { return scalar("null"); }
+  bool boolean(bool value) {
+    if (place() != Place::added_token) return scalar(value ? "true" : "false");
+    bool* flag = token_.flag(key_);
+    if (flag != nullptr) *flag = value;
+    return flag != nullptr || scalar(value ? "true" : "false");
+  }
+  bool number_integer(std::int64_t value) {
+    return value < 0 ? scalar(std::to_string(value)) : number_unsigned(static_cast<std::uint64_t>(value));
+  }
+  bool number_unsigned(std::uint64_t value) {
+    const bool is_id = place() == Place::vocabulary || (place() == Place::added_token && key_ == "id");
+    if (!is_id) return scalar(std::to_string(value));
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) {
+      fail(where(), std::to_string(value), "a token id");
+    }
+    if (place() == Place::vocabulary) {
+      file_.ids.push_back(static_cast<int>(value));
+    } else {
+      token_.id = static_cast<int>(value);
+    }
+    return true;
+  }
+  bool number_float(double value, const std::string& text) {
+    return scalar(text.empty() ? std::to_string(value) : text);
+  }
+  bool string(std::string& value) {
+    switch (place()) {
+      case Place::merges: add_merge(value); return true;
+      case Place::merge_pair: add_merge_part(value); return true;
+      case Place::added_token:
+        if (key_ != "content") return scalar("a string");
+        token_.content = value;
+        return true;
+      default: return scalar("\"" + value + "\"");
+    }
+  }
+  bool binary(std::vector<std::uint8_t>& /*unused*/) { return true; }  // JSON text has none
+
+  bool key(std::string& name) {
+    Level& level = levels_.back();
+    if (level.place == Place::vocabulary) {
+      if (!append_token(file_.tokens, name)) {
+        fail("model.vocab", "the token \"" + shown(name) + "\"", "tokens in the byte alphabet");
+      }
+      return true;
+    }
+    key_ = name;
+    if (level.place == Place::other) {
+      path_.resize(level.path_length);
+      if (!path_.empty()) path_ += '.';
+      path_ += name;
+    }
+    return true;
+  }
+
+  bool start_object(std::size_t /*unused*/) {
+    const Place outer = begin_value();
+    if (outer == Place::added_tokens) {
+      token_ = RawAddedToken{};
+      return push(Place::added_token, false);
+    }
+    if (outer != Place::other) fail(where(), "an object", expected_in(outer));
+    const bool is_vocabulary =
+        document_ == Document::vocab_json ? levels_.empty() : levels_.size() == 2 && path_ == "model.vocab";
+    if (!is_vocabulary) return push(Place::other, false);
+    seen_vocabulary_ = true;
+    return push(Place::vocabulary, false);
+  }
+  bool end_object() {
+    if (levels_.back().place == Place::added_token) {
+      file_.added.push_back(token_.checked(file_.name + " " + where()));
+    }
+    levels_.pop_back();
+    return true;
+  }
+  bool start_array(std::size_t /*unused*/) {
+    const Place outer = begin_value();
+    if (outer == Place::merges) {
+      pair_parts_ = 0;
+      return push(Place::merge_pair, true);
+    }
+    if (outer != Place::other) fail(where(), "an array", expected_in(outer));
+    if (levels_.size() == 2 && path_ == "model.merges") {
+      seen_merges_ = true;
+      return push(Place::merges, true);
+    }
+    return push(levels_.size() == 1 && path_ == "added_tokens" ? Place::added_tokens : Place::other, true);
+  }
+  bool end_array() {
+    if (levels_.back().place == Place::merge_pair && pair_parts_ != 2) {
+      fail(where(), std::to_string(pair_parts_) + " parts", "two");
+    }
+    levels_.pop_back();
+    return true;
+  }
+  template <class Exception>
+  bool parse_error(std::size_t position, const std::string& /*unused*/, const Exception& /*unused*/) {
+    throw Error(ErrorCode::bad_file, file_.name, "broken JSON at byte " + std::to_string(position),
+                "one complete JSON object");
+  }
+
+ private:
+  enum class Place : std::uint8_t { other, vocabulary, merges, merge_pair, added_tokens, added_token };
+  struct Level {
+    Place place = Place::other;
+    bool is_array = false;
+    std::size_t path_length = 0;
+    std::size_t index = 0;
+  };
+
+  [[nodiscard]] Place place() const noexcept { return levels_.empty() ? Place::other : levels_.back().place; }
+
+  [[noreturn]] void fail(const std::string& field, const std::string& found, std::string_view expected,
+                         ErrorCode code = ErrorCode::bad_file) const {
+    throw Error(code, file_.name + " " + field, found, expected);
+  }
+  void require_part(bool seen, const char* field, std::string_view expected) const {
+    if (!seen) fail(field, "nothing", expected);
+  }
+
+  [[nodiscard]] std::string where() const {
+    switch (place()) {
+      case Place::vocabulary: {
+        const std::size_t count = file_.tokens.size();  // the value of the latest key is the one met
+        return "model.vocab[\"" + (count == 0 ? std::string() : shown(file_.tokens[count - 1])) + "\"]";
+      }
+      case Place::merges:
+      case Place::merge_pair: return "model.merges[" + std::to_string(file_.merges.size() / 2) + "]";
+      case Place::added_tokens: return "added_tokens";
+      case Place::added_token: return "added_tokens[" + std::to_string(file_.added.size()) + "] " + key_;
+      case Place::other: break;
+    }
+    return path_.empty() ? "top level" : shown(path_);
+  }
+  [[nodiscard]] static std::string_view expected_in(Place place) noexcept {
+    switch (place) {
+      case Place::vocabulary: return "a token id";
+      case Place::merges: return "\"left right\" or [\"left\", \"right\"]";
+      case Place::merge_pair: return "two strings";
+      case Place::added_tokens: return "objects";
+      default: return "id, content and flags of an added token";
+    }
+  }
+
+  /// Notes that a value begins; in an array outside the big parts its index joins the path.
+  Place begin_value() {
+    if (levels_.empty()) return Place::other;
+    Level& level = levels_.back();
+    if (level.place == Place::other && level.is_array) {
+      path_.resize(level.path_length);
+      path_ += "." + std::to_string(level.index++);
+    }
+    return level.place;
+  }
+  bool push(Place place, bool is_array) {
+    if (levels_.size() >= 32) fail(where(), "values nested deeper than 32 levels", "a tokenizer");
+    levels_.push_back({place, is_array, path_.size(), 0});
+    return true;
+  }
+
+  bool scalar(std::string value) {
+    const Place outer = begin_value();
+    if (outer == Place::other) {
+      if (levels_.empty()) fail("top level", shown(value), "an object");
+      if (settings_.size() >= 100000) fail(where(), "more than 100000 settings", "a tokenizer");
+      settings_.push_back({path_, std::move(value)});
+      return true;
+    }
+    const bool known_key = key_ == "id" || key_ == "content" || token_.flag(key_) != nullptr;
+    if (outer == Place::added_token && !known_key) return true;
+    fail(where(), shown(value), expected_in(outer));
+  }
+
+  void add_merge(std::string_view text) {
+    const std::string field = where();
+    if (!append_merge(file_.merges, text)) {
+      fail(field, "\"" + shown(text) + "\"", "two parts in the byte alphabet with one space between them");
+    }
+  }
+  void add_merge_part(std::string_view text) {
+    const std::string field = where();
+    if (++pair_parts_ > 2) fail(field, "more than two parts", "two");
+    if (!append_token(file_.merges, text)) {
+      fail(field, "\"" + shown(text) + "\"", "a part in the byte alphabet");
+    }
+  }
+
+  // ---- settings
+
+  [[nodiscard]] std::string_view setting(std::string_view path) const noexcept {
+    for (const Setting& item : settings_) {
+      if (item.path == path) return item.value;
+    }
+    return {};
+  }
+  [[nodiscard]] bool has_setting_under(std::string_view prefix) const noexcept {
+    for (const Setting& item : settings_) {
+      if (item.path.compare(0, prefix.size(), prefix) == 0) return true;
+    }
+    return false;
+  }
+  /// Refuses a setting whose value is none of those given ("" stands for absent).
+  void expect(const std::string& path, std::initializer_list<std::string_view> allowed) const {
+    const std::string_view found = setting(path);
+    for (const std::string_view value : allowed) {
+      if (found == value) return;
+    }
+    std::string_view expected = *allowed.begin();
+    fail(path, found.empty() ? "nothing" : shown(found), expected, ErrorCode::unsupported);
+  }
+
+  void check_model() const {
+    expect("model.type", {"\"BPE\"", ""});
+    expect("model.dropout", {"null", "", "0.0", "0"});
+    expect("model.byte_fallback", {"false", "", "null"});
+    expect("model.ignore_merges", {"false", "", "null"});
+    expect("model.continuing_subword_prefix", {"null", "", "\"\""});
+    expect("model.end_of_word_suffix", {"null", "", "\"\""});
+    expect("normalizer.type", {"\"NFC\""});
+  }
+
+  void check_pre_tokenizer() {
+    expect("pre_tokenizer.type", {"\"Sequence\""});
+    const std::string split = "pre_tokenizer.pretokenizers.0.";
+    const std::string bytes = "pre_tokenizer.pretokenizers.1.";
+    expect(split + "type", {"\"Split\""});
+    expect(split + "behavior", {"\"Isolated\""});
+    expect(split + "invert", {"false", ""});
+    expect(bytes + "type", {"\"ByteLevel\""});
+    expect(bytes + "add_prefix_space", {"false"});
+    expect(bytes + "use_regex", {"false"});
+    if (has_setting_under("pre_tokenizer.pretokenizers.2")) {
+      fail("pre_tokenizer.pretokenizers", "more than two steps", "Split and ByteLevel",
+           ErrorCode::unsupported);
+    }
+    std::string_view regex = setting(split + "pattern.Regex");
+    if (regex.size() >= 2) regex = regex.substr(1, regex.size() - 2);
+    const auto rule = pre_split::rule_of(regex);
+    if (!rule) {
+      fail(split + "pattern.Regex", regex.empty() ? "nothing" : "\"" + shown(regex) + "\"",
+           "the regex of Qwen3 or of Qwen3.5", ErrorCode::unsupported);
+    }
+    file_.rule = *rule;
+  }
+
+  void check_byte_level(const std::string& part, bool may_be_absent) const {
+    if (may_be_absent && (!has_setting_under(part) || setting(part) == "null")) return;
+    expect(part + ".type", {"\"ByteLevel\""});
+  }
+
+  Document document_;
+  TokenizerFile file_;
+  std::vector<Setting> settings_;
+  std::vector<Level> levels_;
+  std::string path_, key_;
+  RawAddedToken token_;
+  int pair_parts_ = 0;
+  bool seen_vocabulary_ = false, seen_merges_ = false;
+};
+
+}  // namespace tokenizer_file
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
