@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The subcommands of inspect. Each prints for people, or one JSON object with `json`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <qwenlite/tensor.hpp>
+
+#include "programs/run_options.hpp"
+
+namespace inspect {
+
+using qwenlite::Index;
+
+struct Options {
+  std::string directory;
+  bool json = false;
+  programs::RunOptions run;
+
+  std::string ids;                  // "1,2,3" or "@file.json"
+  std::optional<std::string> text;  // tokenize; else standard input
+  bool special = false;
+  std::string family;  // of the chat template, when it is not known by its text
+
+  std::string positions;  // logits
+  std::string at;
+  bool all = false;
+  Index top = 5;
+
+  Index n = 16;  // generate
+  bool ignore_eos = false;
+
+  std::string out;  // trace
+};
+
+/// Ids of "1,2,3" or of a file "@ids.json" with a JSON array. Wrong text on the command line is wrong
+/// usage, a file that cannot be read is a failure.
+[[nodiscard]] std::vector<int> parse_ids(const std::string& text, const char* option);
+
+void show_config(const Options& options);
+void show_tensors(const Options& options);
+void tokenize(const Options& options);
+void detokenize(const Options& options);
+void render_template(const Options& options);
+void show_logits(const Options& options);
+void generate(const Options& options);
+void trace(const Options& options);
+
+}  // namespace inspect

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// inspect: looks into a checkpoint directory and at what the library computes with it. Each subcommand
+// prints for people, or with --json one object whose shape other programs may rely on.
+#include "inspect/commands.hpp"
+#include "programs/command_line.hpp"
+
+namespace {
+
+using inspect::Options;
+
+/// What every subcommand takes.
+CLI::App& add_command(CLI::App& app, Options& options, const char* name, const char* description) {
+  CLI::App& command = *app.add_subcommand(name, description);
+  command.add_option("DIRECTORY", options.directory, "checkpoint directory")->required();
+  command.add_flag("--json", options.json, "print one JSON object");
+  programs::add_run_options(command, options.run);
+  return command;
+}
+
+void add_ids(CLI::App& command, Options& options) {
+  command.add_option("--ids", options.ids, "token ids: 1,2,3 or @FILE.json with a JSON array")->required();
+}
+
+void add_family(CLI::App& command, Options& options) {
+  command
+      .add_option("--family", options.family,
+                  "chat template to use when the directory's is not a known one: qwen3 or qwen3.5")
+      ->check(programs::one_of({"qwen3", "qwen3.5"}));
+}
+
+void add_text_commands(CLI::App& app, Options& options) {
+  CLI::App& tokenize = add_command(app, options, "tokenize", "token ids of a text");
+  tokenize.add_option("--text", options.text, "the text (default: standard input, byte for byte)");
+  tokenize.add_flag("--special", options.special, "control tokens written in the text become their ids");
+  CLI::App& detokenize = add_command(app, options, "detokenize", "text of token ids");
+  add_ids(detokenize, options);
+  CLI::App& render = add_command(app, options, "template",
+                                 "prompt of a conversation; standard input: "
+                                 "{\"messages\":[...],\"tools\":[...],\"enable_thinking\":true}");
+  add_family(render, options);
+}
+
+void add_network_commands(CLI::App& app, Options& options) {
+  constexpr qwenlite::Index many = 1 << 24;
+  CLI::App& logits = add_command(app, options, "logits", "logits after given token ids");
+  add_ids(logits, options);
+  CLI::Option* positions =
+      logits.add_option("--positions", options.positions, "positions to show: 0,2 (default: the last)");
+  logits.add_flag("--all", options.all, "show all positions")->excludes(positions);
+  logits.add_option("--top", options.top, "how many of the largest logits to show (5)")
+      ->check(programs::number_in<qwenlite::Index>(0, many));
+  logits.add_option("--at", options.at, "ids whose logits to show: 7,9");
+  CLI::App& generate =
+      add_command(app, options, "generate", "greedy continuation of token ids, with measurements");
+  add_ids(generate, options);
+  generate.add_option("--n", options.n, "tokens to generate (16)")
+      ->check(programs::number_in<qwenlite::Index>(1, many));
+  generate.add_flag("--ignore-eos", options.ignore_eos, "go on past the end of the reply");
+  CLI::App& trace = add_command(app, options, "trace", "intermediate results of every layer");
+  add_ids(trace, options);
+  trace.add_flag("--all", options.all, "of all positions (default: the last)");
+  trace.add_option("--out", options.out, "write them to this safetensors file");
+}
+
+void run(const CLI::App& command, const Options& options) {
+  const std::string& name = command.get_name();
+  if (name == "config") return inspect::show_config(options);
+  if (name == "tensors") return inspect::show_tensors(options);
+  if (name == "tokenize") return inspect::tokenize(options);
+  if (name == "detokenize") return inspect::detokenize(options);
+  if (name == "template") return inspect::render_template(options);
+  if (name == "logits") return inspect::show_logits(options);
+  if (name == "generate") return inspect::generate(options);
+  return inspect::trace(options);
+}
+
+std::string usage(const CLI::App& command) {
+  const std::string& name = command.get_name();
+  if (name == "inspect")
+    return "config|tensors|tokenize|detokenize|template|logits|generate|trace DIRECTORY [OPTIONS]";
+  const bool takes_ids = name == "detokenize" || name == "logits" || name == "generate" || name == "trace";
+  return takes_ids ? "DIRECTORY --ids 1,2,3 [OPTIONS]" : "DIRECTORY [OPTIONS]";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::ios::sync_with_stdio(false);
+  CLI::App app("Looks into a checkpoint directory of Qwen3.", "inspect");
+  app.require_subcommand(1);
+  Options options;
+  add_command(app, options, "config", "what config.json and generation_config.json say");
+  add_command(app, options, "tensors", "names, types, shapes and places of the tensors");
+  add_text_commands(app, options);
+  add_network_commands(app, options);
+  return programs::run_program(app, argc, argv, usage, [&] { run(programs::innermost(app), options); });
+}

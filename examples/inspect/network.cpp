@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// inspect logits and inspect generate: what a network computes.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+#include <sys/resource.h>
+
+#include <qwenlite/generate/generate.hpp>
+#include <qwenlite/text/tokenizer.hpp>
+
+#include "inspect/commands.hpp"
+#include "inspect/json_output.hpp"
+#include "programs/open_model.hpp"
+
+namespace ql = qwenlite;
+
+namespace inspect {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::size_t at(Index i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// ln of the sum of exp(logit), in double.
+double log_sum_exp(std::span<const float> row) {
+  const double max = static_cast<double>(*std::max_element(row.begin(), row.end()));
+  double sum = 0;
+  for (const float x : row) sum += std::exp(static_cast<double>(x) - max);
+  return max + std::log(sum);
+}
+
+std::vector<ql::candidates::Candidate> best_of(std::span<const float> row, Index count) {
+  const auto n = static_cast<Index>(row.size());
+  const Index k = std::min(count, n);
+  if (k < 1) return {};
+  std::vector<ql::candidates::Candidate> best(at(ql::candidates::top_capacity(k, n)));
+  ql::candidates::top(row, k, best.data());
+  best.resize(at(k));
+  std::sort(best.begin(), best.end(), ql::candidates::ranks_before);
+  return best;
+}
+
+/// What is asked for, checked against the ids and the vocabulary.
+struct LogitsRequest {
+  std::vector<int> ids;
+  std::vector<Index> positions;  // ascending
+  std::vector<int> at;
+};
+
+LogitsRequest checked_request(const Options& options, Index vocab_size) {
+  LogitsRequest request;
+  request.ids = parse_ids(options.ids, "--ids");
+  const auto count = static_cast<Index>(request.ids.size());
+  if (count == 0) throw CLI::ValidationError("--ids", "found none, expected at least one token id");
+  if (!options.at.empty()) request.at = parse_ids(options.at, "--at");
+  for (const int id : request.at) {
+    if (id >= vocab_size) {
+      throw CLI::ValidationError(
+          "--at", "found " + std::to_string(id) + ", expected ids below " + std::to_string(vocab_size));
+    }
+  }
+  if (options.all) {
+    for (Index i = 0; i < count; ++i) request.positions.push_back(i);
+  } else if (options.positions.empty()) {
+    request.positions = {count - 1};
+  } else {
+    for (const int position : parse_ids(options.positions, "--positions")) {
+      if (position >= count) {
+        throw CLI::ValidationError("--positions", "found " + std::to_string(position) +
+                                                      ", expected positions below " + std::to_string(count));
+      }
+      request.positions.push_back(position);
+    }
+    std::sort(request.positions.begin(), request.positions.end());
+    request.positions.erase(std::unique(request.positions.begin(), request.positions.end()),
+                            request.positions.end());
+  }
+  return request;
+}
+
+/// Prints one position at a time, as it is computed.
+class LogitsPrinter {
+ public:
+  LogitsPrinter(const Options& options, const LogitsRequest& request) : options_(options), request_(request) {
+    if (options.json) std::cout << "{\"positions\":[";
+  }
+
+  void print(Index position, std::span<const float> row, double log_sum) {
+    const auto best = best_of(row, options_.top);
+    if (options_.json) {
+      print_json(position, row, best, log_sum);
+      return;
+    }
+    std::cout << "position " << position << ": logsumexp " << log_sum << '\n';
+    for (const auto& c : best) {
+      const double probability = std::exp(static_cast<double>(c.logit) - log_sum);
+      std::cout << std::setw(9) << c.id << std::setw(14) << c.logit << std::setw(14) << probability << '\n';
+    }
+    for (const int id : request_.at) {
+      std::cout << "at" << std::setw(7) << id << std::setw(14) << row[at(id)] << '\n';
+    }
+  }
+
+  void end(double nll_sum) {
+    const auto count = static_cast<Index>(request_.ids.size()) - 1;
+    const double mean = nll_sum / static_cast<double>(count);
+    if (options_.json) {
+      std::cout << "],\"mean_nll\":" << (count > 0 ? json_value(mean) : "null") << "}\n";
+    } else if (count > 0) {
+      std::cout << "mean negative log likelihood of the ids: " << mean << '\n';
+    }
+  }
+
+ private:
+  void print_json(Index position, std::span<const float> row,
+                  const std::vector<ql::candidates::Candidate>& best, double log_sum) {
+    std::cout << separator_ << "{\"position\":" << position << ",\"top\":";
+    separator_ = ",";
+    write_array(std::cout, best, [](const ql::candidates::Candidate& c) {
+      std::cout << '[' << c.id << ',' << json_value(c.logit) << ']';
+    });
+    std::cout << ",\"at\":";
+    write_array(std::cout, request_.at, [&](int id) { std::cout << json_value(row[at(id)]); });
+    std::cout << ",\"logsumexp\":" << json_value(log_sum) << '}';
+  }
+
+  const Options& options_;
+  const LogitsRequest& request_;
+  const char* separator_ = "";
+};
+
+Index peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<Index>(usage.ru_maxrss) * 1024;
+}
+
+/// Seconds to open the directory's tokenizer, if it has one.
+std::optional<double> time_tokenizer(const std::string& directory) {
+  const std::filesystem::path files(directory);
+  if (!std::filesystem::exists(files / "tokenizer.json") && !std::filesystem::exists(files / "vocab.json")) {
+    return std::nullopt;
+  }
+  const auto start = Clock::now();
+  const ql::Tokenizer tokenizer(files);
+  return seconds_since(start);
+}
+
+struct GenerateReport {
+  std::vector<int> ids;
+  ql::GenerateStats stats;
+  Index kv_capacity_bytes = 0;
+  Index kv_used_bytes = 0;
+  double open_seconds = 0;
+  std::optional<double> tokenizer_seconds;
+  const char* isa = "";
+};
+
+void print_report(const GenerateReport& report, bool json) {
+  const auto& s = report.stats;
+  if (!json) {
+    for (std::size_t i = 0; i < report.ids.size(); ++i) std::cout << (i == 0 ? "" : " ") << report.ids[i];
+    std::cout << "\nended by        " << ql::name_of(s.finish_reason) << "\nprefill         "
+              << s.prefill_tokens_per_second() << " tokens/s\ndecode          " << s.tokens_per_second()
+              << " tokens/s\npeak memory     " << peak_rss_bytes() << " bytes\nkeys and values "
+              << report.kv_used_bytes << " of " << report.kv_capacity_bytes << " bytes\nopened in       "
+              << report.open_seconds << " s\n";
+    if (report.tokenizer_seconds) std::cout << "tokenizer in    " << *report.tokenizer_seconds << " s\n";
+    std::cout << "kernels         " << report.isa << '\n';
+    return;
+  }
+  std::cout << "{\"ids\":";
+  write_values(std::cout, report.ids);
+  std::cout << ",\"stats\":{\"prefill_tokens_per_s\":" << json_value(s.prefill_tokens_per_second())
+            << ",\"decode_tokens_per_s\":" << json_value(s.tokens_per_second())
+            << ",\"peak_rss_bytes\":" << peak_rss_bytes()
+            << ",\"kv_capacity_bytes\":" << report.kv_capacity_bytes
+            << ",\"kv_used_bytes\":" << report.kv_used_bytes
+            << ",\"open_seconds\":" << json_value(report.open_seconds) << ",\"tokenizer_seconds\":"
+            << (report.tokenizer_seconds ? json_value(*report.tokenizer_seconds) : "null")
+            << ",\"isa\":" << json_value(std::string(report.isa)) << "}}\n";
+}
+
+}  // namespace
+
+void show_logits(const Options& options) {
+  Options bounded = options;
+  if (!bounded.run.chunk) bounded.run.chunk = 64;  // so many rows of logits are in memory at once
+  const ql::Checkpoint files(options.directory);
+  const programs::ProgramModel model = programs::open_model(files, bounded.run);
+  const LogitsRequest request = checked_request(options, model.vocab_size());
+  const auto count = static_cast<Index>(request.ids.size());
+  auto session = model.new_session({.max_tokens = count});
+  LogitsPrinter printer(options, request);
+  auto wanted = request.positions.begin();
+  double nll_sum = 0;
+  for (Index first = 0; first < count; first += *bounded.run.chunk) {
+    const Index rows = std::min(*bounded.run.chunk, count - first);
+    const auto logits =
+        model.logits(session, std::span(request.ids).subspan(at(first), at(rows)), ql::Logits::all);
+    for (Index r = 0; r < rows; ++r) {
+      const std::span<const float> row(logits.data() + r * logits.outerStride(), at(model.vocab_size()));
+      const Index position = first + r;
+      const bool shown = wanted != request.positions.end() && *wanted == position;
+      if (!shown && position + 1 == count) continue;
+      const double log_sum = log_sum_exp(row);
+      if (position + 1 < count)
+        nll_sum += log_sum - static_cast<double>(row[at(request.ids[at(position + 1)])]);
+      if (!shown) continue;
+      printer.print(position, row, log_sum);
+      ++wanted;
+    }
+  }
+  printer.end(nll_sum);
+}
+
+void generate(const Options& options) {
+  const std::vector<int> ids = parse_ids(options.ids, "--ids");
+  if (ids.empty()) throw CLI::ValidationError("--ids", "found none, expected at least one token id");
+  GenerateReport report;
+  const auto start = Clock::now();
+  const ql::Checkpoint files(options.directory);
+  const programs::ProgramModel model = programs::open_model(files, options.run);
+  report.open_seconds = seconds_since(start);
+  report.tokenizer_seconds = time_tokenizer(options.directory);
+  auto session = model.new_session({.max_tokens = static_cast<Index>(ids.size()) + options.n});
+  ql::GenerateOptions how;
+  how.max_new_tokens = options.n;
+  how.sampling.temperature = 0;
+  how.ignore_eos = options.ignore_eos;
+  how.prefill_piece = options.run.prefill_piece();
+  report.stats = ql::generate(model, session, ids, how, [&](int token) {
+    report.ids.push_back(token);
+    return true;
+  });
+  report.kv_capacity_bytes = session.kv_capacity_bytes();
+  report.kv_used_bytes = session.kv_used_bytes();
+  report.isa = model.ops().table().name;
+  print_report(report, options.json);
+}
+
+}  // namespace inspect

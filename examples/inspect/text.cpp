@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// inspect tokenize, detokenize and template: text to ids and back. Also the reading of ids.
+#include <charconv>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <limits>
+
+#include <qwenlite/text/chat_template.hpp>
+#include <qwenlite/text/tokenizer.hpp>
+
+#include "inspect/commands.hpp"
+#include "inspect/json_output.hpp"
+
+namespace ql = qwenlite;
+
+namespace inspect {
+namespace {
+
+std::string standard_input() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+ql::Tokenizer open_tokenizer(const Options& options) {
+  ql::TokenizerOptions how;
+  if (options.family == "qwen3") how.family = ql::ChatFamily::qwen3;
+  if (options.family == "qwen3.5") how.family = ql::ChatFamily::qwen3_5;
+  return ql::Tokenizer(options.directory, how);
+}
+
+std::vector<int> ids_of_file(const std::string& name) {
+  std::ifstream file(name, std::ios::binary);
+  if (!file) throw ql::Error(ql::ErrorCode::io, name + ": cannot be read");
+  const auto json = nlohmann::ordered_json::parse(file, nullptr, false);
+  const auto reject = [&](const std::string& found) -> ql::Error {
+    return {ql::ErrorCode::bad_file, name, found, "a JSON array of token ids"};
+  };
+  if (!json.is_array()) throw reject(json.is_discarded() ? "text that is not JSON" : json.type_name());
+  std::vector<int> ids;
+  for (const auto& value : json) {
+    if (!value.is_number_integer() || value > std::numeric_limits<int>::max() || value < 0) {
+      throw reject("an array with " + value.dump());
+    }
+    ids.push_back(value.get<int>());
+  }
+  return ids;
+}
+
+void print_ids(const std::vector<int>& ids, const Options& options) {
+  if (options.json) {
+    std::cout << "{\"ids\":";
+    write_values(std::cout, ids);
+    std::cout << "}\n";
+    return;
+  }
+  for (std::size_t i = 0; i < ids.size(); ++i) std::cout << (i == 0 ? "" : " ") << ids[i];
+  std::cout << '\n' << ids.size() << " tokens\n";
+}
+
+}  // namespace
+
+std::vector<int> parse_ids(const std::string& text, const char* option) {
+  if (!text.empty() && text.front() == '@') return ids_of_file(text.substr(1));
+  std::vector<int> ids;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    int id = 0;
+    const auto [stop, status] = std::from_chars(at, end, id);
+    const bool separated = stop == end || (*stop == ',' && stop + 1 != end);
+    if (status != std::errc{} || id < 0 || !separated) {
+      throw CLI::ValidationError(option, "found '" + text + "', expected numbers like 1,2,3 or @FILE.json");
+    }
+    ids.push_back(id);
+    at = stop == end ? end : stop + 1;
+  }
+  return ids;
+}
+
+void tokenize(const Options& options) {
+  const ql::Tokenizer tokenizer = open_tokenizer(options);
+  const std::string text = options.text ? *options.text : standard_input();
+  print_ids(tokenizer.encode(text, {.control_tokens = options.special}), options);
+}
+
+void detokenize(const Options& options) {
+  const std::vector<int> ids = parse_ids(options.ids, "--ids");
+  const std::string text = open_tokenizer(options).decode(ids);
+  if (options.json) {
+    std::cout << "{\"text\":" << json_value(text) << "}\n";
+  } else {
+    std::cout << text << '\n';
+  }
+}
+
+void render_template(const Options& options) {
+  const ql::Tokenizer tokenizer = open_tokenizer(options);
+  const ql::ChatTemplate& chat = tokenizer.chat_template();
+  const ql::ChatRequest request =
+      ql::parse_chat_request(standard_input(), chat.family().value_or(ql::ChatFamily::qwen3));
+  const std::string text = chat.render(request.messages, request.options);
+  const std::vector<int> ids = tokenizer.encode_chat(request.messages, request.options);
+  if (options.json) {
+    std::cout << "{\"text\":" << json_value(text) << ",\"ids\":";
+    write_values(std::cout, ids);
+    std::cout << "}\n";
+  } else {
+    std::cout << text << "\n-- ";
+    print_ids(ids, options);
+  }
+}
+
+}  // namespace inspect

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the programs share on the command line: checked numbers, and one way to end. A failure is one line
+// `error: ...` and status 1; wrong usage is one line that says what is right and status 2.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <exception>
+#include <iostream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace programs {
+
+inline constexpr int exit_failure = 1;
+inline constexpr int exit_usage = 2;
+
+/// Accepts a number in [least, most], and says so when it is given something else.
+template <class Number>
+CLI::Validator number_in(Number least, Number most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    Number value{};
+    const char* end = text.data() + text.size();
+    const auto [stop, status] = std::from_chars(text.data(), end, value);
+    if (status == std::errc{} && stop == end && value >= least && value <= most) return {};
+    std::ostringstream message;
+    message << "found '" << text << "', expected a number from " << least << " to " << most;
+    return message.str();
+  };
+  return CLI::Validator(check, "");
+}
+
+/// Accepts one of some words.
+inline CLI::Validator one_of(const std::vector<std::string>& words) {
+  const auto check = [words](const std::string& text) -> std::string {
+    std::string choices;
+    for (const std::string& word : words) {
+      if (word == text) return {};
+      choices += (choices.empty() ? "" : &word == &words.back() ? " or " : ", ") + word;
+    }
+    return "found '" + text + "', expected " + choices;
+  };
+  return CLI::Validator(check, "");
+}
+
+/// Text on one line, whatever is in it.
+inline std::string one_line(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  for (char& c : text) c = c == '\n' || c == '\r' ? ' ' : c;
+  return text;
+}
+
+/// The subcommand that was being parsed, or the program.
+inline const CLI::App& innermost(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : *chosen.front();
+}
+
+/// "inspect tokenize": the words before the options.
+inline std::string call_of(const CLI::App& program) {
+  const CLI::App& app = innermost(program);
+  return &app == &program ? program.get_name() : program.get_name() + " " + app.get_name();
+}
+
+/// Parses the command line, then calls `work`. `usage` shows the words that follow a program's name, given
+/// the (sub)command that was chosen.
+template <class Work, class Usage>
+int run_program(CLI::App& app, int argc, const char* const* argv, const Usage& usage, const Work& work) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << innermost(app).help();
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    std::cerr << call_of(app) << ": " << one_line(e.what()) << "; usage: " << call_of(app) << " "
+              << usage(innermost(app)) << " (--help explains)\n";
+    return exit_usage;
+  }
+  try {
+    work();
+    std::cout.flush();
+    if (!std::cout) throw std::runtime_error("standard output: could not be written");
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    std::cerr << call_of(app) << ": " << one_line(e.what()) << "\n";
+    return exit_usage;
+  } catch (const std::exception& e) {
+    std::cout.flush();
+    std::cerr << "error: " << one_line(e.what()) << "\n";
+    return exit_failure;
+  }
+}
+
+}  // namespace programs

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The networks of the programs. `--kv none` is another type of network (it recomputes everything), so two
+// are compiled in and chosen from at run time.
+#pragma once
+
+#include <type_traits>
+
+#include <qwenlite/cache/kv_cache.hpp>
+#include <qwenlite/models/any_model.hpp>
+#include <qwenlite/models/qwen3.hpp>
+
+#include "programs/run_options.hpp"
+
+namespace programs {
+
+using ProgramModel =
+    qwenlite::AnyOf<qwenlite::Model<qwenlite::Qwen3>, qwenlite::Model<qwenlite::Qwen3, qwenlite::NoCache>>;
+
+inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptions& options) {
+  qwenlite::OpenOptions open;
+  open.threads = options.threads;
+  open.kv = options.kv == "bf16" ? qwenlite::KvFormat::bf16 : qwenlite::KvFormat::f32;
+  if (!options.precision.empty()) {
+    open.precision = options.precision == "exact" ? qwenlite::Precision::exact : qwenlite::Precision::bf16;
+  }
+  if (options.chunk) open.chunk = *options.chunk;
+  return qwenlite::open_as<ProgramModel>(files, open, [&]<class Network>(std::type_identity<Network>) {
+    return Network::Kv::retains == options.cached();
+  });
+}
+
+}  // namespace programs

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the programs run a network, as options: threads, storage of keys and values, precision, chunk.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+
+#include <qwenlite/tensor.hpp>
+
+#include "programs/command_line.hpp"
+
+namespace programs {
+
+struct RunOptions {
+  int threads = 0;  // 0: as many as the process may use
+  std::string kv = "bf16";
+  std::string precision;                 // empty: the default of the kernels
+  std::optional<qwenlite::Index> chunk;  // empty: the library's default
+
+  [[nodiscard]] bool cached() const { return kv != "none"; }
+  /// A network without a cache would repeat its work for every piece of a prompt.
+  [[nodiscard]] qwenlite::Index prefill_piece() const {
+    return cached() ? 512 : std::numeric_limits<qwenlite::Index>::max();
+  }
+};
+
+inline void add_run_options(CLI::App& app, RunOptions& options) {
+  app.add_option("--threads", options.threads, "threads to compute with (default: all CPUs of the process)")
+      ->check(number_in(1, 4096));
+  app.add_option("--kv", options.kv,
+                 "keys and values are kept as bf16 (default) or f32, or not at all: none recomputes them")
+      ->check(one_of({"bf16", "f32", "none"}));
+  app.add_option("--precision", options.precision,
+                 "inputs of matrix products: bf16 or exact (default: that of the instruction set)")
+      ->check(one_of({"bf16", "exact"}));
+  app.add_option("--chunk", options.chunk, "tokens of a prompt that pass through the network together")
+      ->check(number_in<qwenlite::Index>(1, 1 << 20));
+}
+
+}  // namespace programs

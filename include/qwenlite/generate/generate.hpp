@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// generate(): feeds a prompt to a session, then draws tokens and feeds them back until something ends it.
+//
+// Works on anything that meets TokenModel, so it knows no network. A token is processed only when the one
+// after it is wanted: when generate() returns, the session holds the prompt and every drawn token but the
+// last. After finish reason `stop` that last one is the stop token, so all tokens that were handed out are
+// in the session; after any other it is the last token handed out. Passing it (`GenerateStats::last_token`)
+// as the next prompt continues as if nothing had ended, with the same random numbers.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <concepts>
+#include <functional>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <qwenlite/generate/sampler.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+/// What generate() needs of a model and its session. `logits` processes tokens and returns the logits after
+/// the last; `prefill` only processes them; ids from token_count() on are never drawn; a stop id ends a
+/// reply. defaults() suggests values for sampling (see SamplingOptions::or_else).
+template <class Model, class Session>
+concept TokenModel = requires(const Model& model, Session& session, std::span<const int> tokens) {
+  { model.logits(session, tokens) } -> std::convertible_to<std::span<const float>>;
+  model.prefill(session, tokens);
+  { model.token_count() } -> std::convertible_to<Index>;
+  { model.stop_ids() } -> std::convertible_to<std::span<const int>>;
+  SamplingOptions{}.or_else(model.defaults());
+  { session.length() } -> std::convertible_to<Index>;
+  { session.max_tokens() } -> std::convertible_to<Index>;
+};
+
+struct GenerateOptions {
+  /// Most tokens to hand out; not set: as many as the session has room for.
+  std::optional<Index> max_new_tokens = {};
+  /// How to draw them. Fields that are not set come from the model's defaults.
+  SamplingOptions sampling = {};
+  /// Go on past the model's stop ids (for measurements).
+  bool ignore_eos = false;
+  /// Further ids that end the reply, never ignored.
+  std::vector<int> stop_ids = {};
+  /// Tokens of the prompt processed between two looks at `cancel` and two calls of `progress`.
+  Index prefill_piece = 512;
+  /// Called with the number of prompt tokens processed and their total.
+  std::function<void(Index, Index)> progress = {};
+  /// Ends the reply early, also while the prompt is being processed.
+  std::stop_token cancel = {};
+};
+
+/// Why generate() ended.
+enum class FinishReason : std::uint8_t {
+  stop,      ///< the model drew a stop id (it is not handed out)
+  length,    ///< max_new_tokens were handed out
+  context,   ///< the session is full
+  callback,  ///< the callback returned false
+  cancelled  ///< `cancel` was requested
+};
+
+[[nodiscard]] constexpr std::string_view name_of(FinishReason reason) noexcept {
+  switch (reason) {
+    case FinishReason::stop: return "stop";
+    case FinishReason::length: return "length";
+    case FinishReason::context: return "context";
+    case FinishReason::callback: return "callback";
+    case FinishReason::cancelled: return "cancelled";
+  }
+  return "?";
+}
+
+/// What one generate() did. Times leave out what the callback took.
+struct GenerateStats {
+  Index prompt_tokens = 0;     ///< processed of the prompt (fewer than given only when cancelled)
+  Index generated_tokens = 0;  ///< handed to the callback
+  Index decode_steps = 0;      ///< tokens drawn after the first, a stop id included
+  double prefill_seconds = 0;  ///< processing the prompt
+  double decode_seconds = 0;   ///< all decode steps
+  double time_to_first_token = 0;
+  int last_token = -1;  ///< the last one drawn: not in the session; -1: none
+  FinishReason finish_reason = FinishReason::stop;
+
+  [[nodiscard]] double tokens_per_second() const noexcept { return rate(decode_steps, decode_seconds); }
+  [[nodiscard]] double prefill_tokens_per_second() const noexcept {
+    return rate(prompt_tokens, prefill_seconds);
+  }
+
+ private:
+  [[nodiscard]] static double rate(Index count, double seconds) noexcept {
+    return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+  }
+};
+
+/// One run of generate(), step by step.
+template <class Model, class Session>
+requires TokenModel<Model, Session>
+class Generation {
+ public:
+  /// Throws `bad_argument` for options out of range or an empty prompt, `context_full` when the session
+  /// has no room for the prompt.
+  Generation(const Model& model, Session& session, std::span<const int> prompt,
+             const GenerateOptions& options)
+      : model_(model),
+        session_(session),
+        prompt_(prompt),
+        options_(options),
+        sampler_(options.sampling.or_else(model.defaults()), model.token_count()),
+        stop_ids_(options.stop_ids) {
+    check();
+    const std::span<const int> own = model.stop_ids();
+    if (!options.ignore_eos) stop_ids_.insert(stop_ids_.end(), own.begin(), own.end());
+    const Index room = session.max_tokens() - session.length() - static_cast<Index>(prompt.size());
+    most_ = std::min(options.max_new_tokens.value_or(room + 1), room + 1);
+  }
+
+  template <class Callback>
+  [[nodiscard]] GenerateStats run(Callback& callback) {
+    if (!prefill()) return stats_;
+    while (true) {
+      if (std::find(stop_ids_.begin(), stop_ids_.end(), stats_.last_token) != stop_ids_.end()) {
+        return finish(FinishReason::stop);
+      }
+      ++stats_.generated_tokens;
+      if (!static_cast<bool>(callback(stats_.last_token))) return finish(FinishReason::callback);
+      if (stats_.generated_tokens == most_) return finish(limit_reached());
+      if (options_.cancel.stop_requested()) return finish(FinishReason::cancelled);
+      const auto start = Clock::now();
+      draw(std::span(&stats_.last_token, 1));
+      stats_.decode_seconds += seconds_since(start);
+      ++stats_.decode_steps;
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  [[nodiscard]] static double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  void check() const {
+    const auto reject = [](const char* what, Index found, const std::string& expected) {
+      throw Error(ErrorCode::bad_argument, what, std::to_string(found), expected);
+    };
+    if (options_.max_new_tokens && *options_.max_new_tokens < 1) {
+      reject("max_new_tokens", *options_.max_new_tokens, "at least 1");
+    }
+    if (options_.prefill_piece < 1) reject("prefill_piece", options_.prefill_piece, "at least 1");
+    if (prompt_.empty()) reject("tokens of the prompt", 0, "at least 1");
+    const Index room = session_.max_tokens() - session_.length();
+    if (static_cast<Index>(prompt_.size()) <= room) return;
+    throw Error(ErrorCode::context_full, "prompt", std::to_string(prompt_.size()) + " tokens",
+                "at most " + std::to_string(room) + ", the room left of the session's " +
+                    std::to_string(session_.max_tokens()));
+  }
+
+  /// A session without a cache would compute all earlier tokens again for every piece.
+  [[nodiscard]] Index piece() const noexcept {
+    if constexpr (requires { requires !Session::Kv::retains; }) return static_cast<Index>(prompt_.size());
+    return options_.prefill_piece;
+  }
+
+  /// Processes the prompt and draws the first token; false when cancelled before that.
+  [[nodiscard]] bool prefill() {
+    const auto start = Clock::now();
+    const auto total = static_cast<Index>(prompt_.size());
+    while (stats_.prompt_tokens < total && !options_.cancel.stop_requested()) {
+      const Index count = std::min(piece(), total - stats_.prompt_tokens);
+      const auto tokens =
+          prompt_.subspan(static_cast<std::size_t>(stats_.prompt_tokens), static_cast<std::size_t>(count));
+      stats_.prompt_tokens += count;
+      if (stats_.prompt_tokens < total) {
+        model_.prefill(session_, tokens);
+        stats_.prefill_seconds = seconds_since(start);
+      } else {
+        const std::span<const float> logits = model_.logits(session_, tokens);
+        stats_.prefill_seconds = seconds_since(start);
+        stats_.last_token = sampler_.sample(logits, session_.length());
+        stats_.time_to_first_token = seconds_since(start);
+      }
+      if (options_.progress) options_.progress(stats_.prompt_tokens, total);
+    }
+    if (stats_.prompt_tokens < total) stats_.finish_reason = FinishReason::cancelled;
+    return stats_.prompt_tokens == total;
+  }
+
+  void draw(std::span<const int> tokens) {
+    const std::span<const float> logits = model_.logits(session_, tokens);
+    stats_.last_token = sampler_.sample(logits, session_.length());
+  }
+
+  [[nodiscard]] FinishReason limit_reached() const noexcept {
+    return options_.max_new_tokens == most_ ? FinishReason::length : FinishReason::context;
+  }
+
+  [[nodiscard]] GenerateStats finish(FinishReason reason) noexcept {
+    stats_.finish_reason = reason;
+    return stats_;
+  }
+
+  const Model& model_;
+  Session& session_;
+  std::span<const int> prompt_;
+  const GenerateOptions& options_;
+  Sampler sampler_;
+  std::vector<int> stop_ids_;
+  Index most_ = 0;  // tokens to hand out at most
+  GenerateStats stats_;
+};
+
+/// Appends `prompt` to the session, then draws tokens and hands each to callback(int) -> bool until it
+/// returns false, a stop id is drawn, a limit is met or `options.cancel` is requested.
+/// Throws as Generation's constructor does, and `numeric` when the model's logits are broken.
+template <class Model, class Session, class Callback>
+requires TokenModel<Model, Session> && std::predicate<Callback&, int> GenerateStats
+generate(const Model& model, Session& session, std::span<const int> prompt, const GenerateOptions& options,
+         Callback&& callback) {
+  return Generation<Model, Session>(model, session, prompt, options).run(callback);
+}
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite

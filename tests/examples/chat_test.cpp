@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// chat on the demo model: one question or a conversation, what goes to which stream, reuse of what is in the
+// cache, full contexts, and wrong usage.
+#include <algorithm>
+
+#include "run_program.hpp"
+
+using namespace example_tests;
+
+namespace {
+
+const Words greedy = {"--temperature", "0", "--no-think", "--kv", "f32"};
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::string answer(const Words& words, const std::string& input = {}) {
+  const Result result = run("chat", words, input);
+  INFO(result.err);
+  CHECK(result.status == 0);
+  CHECK(result.err.empty());
+  CHECK(!result.out.empty());
+  CHECK((result.out.empty() || result.out.back() == '\n'));
+  return result.out;
+}
+
+/// The numbers N of all lines "... N WORD ..." with that word, such as "12 reused,".
+std::vector<int> numbers_before(const std::string& text, const std::string& word) {
+  std::vector<int> found;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const std::size_t end = text.rfind(' ', at - 1);
+    const std::size_t start = text.rfind(' ', end - 1) + 1;
+    found.push_back(std::stoi(text.substr(start)));
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("chat answers one question") {
+  const std::string first = answer(with({"--prompt", "Hello"}, greedy));
+  CHECK(answer(with({"--prompt", "Hello", demo()}, greedy)) == first);  // the demo model is the default
+  CHECK(answer(greedy, "Hello") == first);                              // from a pipe
+  CHECK(answer(greedy, "Hello\n") == first);
+  CHECK(first.find("<think>") == std::string::npos);
+  CHECK(first.find("<|im_end|>") == std::string::npos);
+  CHECK(first.find('\x1b') == std::string::npos);
+
+  const Words other_kv = {"--prompt", "Hello", "--temperature", "0", "--no-think", "--kv", "none"};
+  CHECK(answer(other_kv) == first);
+  CHECK(answer(with({"--prompt", "Hello", "--threads", "3", "--chunk", "2"}, greedy)) == first);
+}
+
+TEST_CASE("chat draws by its seed") {
+  const auto draw = [](const char* seed) {
+    return answer({"--prompt", "Tell me a story.", "--no-think", "--temperature", "2", "--top-p", "0.99",
+                   "--top-k", "0", "--min-p", "0", "--seed", seed, "--max-new-tokens", "1000"});
+  };
+  CHECK(draw("7") == draw("7"));
+  CHECK(draw("7") != draw("8"));
+}
+
+TEST_CASE("chat prints thinking only when asked for") {
+  const Words words = {"--prompt", "What is 2 + 3?", "--temperature", "0"};
+  const std::string thinking = answer(with(words, {"--think"}));
+  CHECK(thinking.rfind("<think>\n", 0) == 0);
+  const std::size_t end = thinking.find("</think>\n\n");
+  REQUIRE(end != std::string::npos);
+  const std::string plain = answer(words);  // Qwen3 thinks unless told not to
+  CHECK(plain == thinking.substr(end + 10));
+}
+
+TEST_CASE("chat --stats tells sizes and speeds on standard error") {
+  const Result result = run("chat", with({"--prompt", "Hello", "--stats", "--threads", "2"}, greedy));
+  CHECK(result.status == 0);
+  CHECK(result.out == answer(with({"--prompt", "Hello"}, greedy)));
+  for (const char* part : {"0 reused,", "computed at", "tokens/s", "per token", "at the start", "at the end",
+                           "isa ", "threads 2", "kv f32", "bytes used", "ended by stop"}) {
+    CHECK_THAT(result.err, has_text(part));
+  }
+}
+
+TEST_CASE("chat ends a reply at --max-new-tokens and says so") {
+  const Result result = run("chat", with({"--prompt", "Tell me a story.", "--max-new-tokens", "3"}, greedy));
+  CHECK(result.status == 0);
+  CHECK_THAT(result.err, has_text("--max-new-tokens"));
+  CHECK(is_one_line(result.err));
+}
+
+TEST_CASE("chat keeps a conversation and reuses what it computed") {
+  const std::string questions = "Hello\n\n   \nWhat is your name?\r\nHello\n/exit\nnever asked\n";
+  const Result result = run("chat", with({"--interactive", "--stats"}, greedy), questions);
+  CHECK(result.status == 0);
+  const std::vector<int> reused = numbers_before(result.err, "reused,");
+  const std::vector<int> computed = numbers_before(result.err, "computed at");
+  REQUIRE(reused.size() == 3);  // blank lines are no questions
+  CHECK(reused[0] == 0);
+  CHECK(reused[1] >= computed[0] - 4);  // all but the opening of the answer, which history renders otherwise
+  CHECK(reused[2] > reused[1]);
+
+  // The same conversation without any cache: the same words.
+  Words cold = {"--interactive", "--temperature", "0", "--no-think", "--kv", "none"};
+  CHECK(run("chat", cold, questions).out == result.out);
+  const std::string first = answer(with({"--prompt", "Hello"}, greedy));
+  CHECK(result.out.rfind(first, 0) == 0);
+  CHECK(run("chat", with({"--interactive"}, greedy), "").status == 0);
+}
+
+TEST_CASE("chat heeds the system message") {
+  const Result with_system =
+      run("chat", with({"--prompt", "Hello", "--system", "You are a pirate.", "--stats"}, greedy));
+  const Result without = run("chat", with({"--prompt", "Hello", "--stats"}, greedy));
+  CHECK(numbers_before(with_system.err, "computed at")[0] >
+        numbers_before(without.err, "computed at")[0] + 4);
+}
+
+TEST_CASE("chat drops the oldest turns of a full context, and says so once") {
+  std::string questions;
+  for (int i = 0; i < 12; ++i) questions += "What is 2 + 3?\n";
+  const Result result =
+      run("chat", with({"--interactive", "--stats", "--context", "128"}, greedy), questions);
+  CHECK(result.status == 0);
+  CHECK(numbers_before(result.err, "reused,").size() == 12);
+  const std::string note = "the oldest messages are left out";
+  const std::size_t at = result.err.find(note);
+  REQUIRE(at != std::string::npos);
+  CHECK(result.err.find(note, at + 1) == std::string::npos);
+}
+
+TEST_CASE("chat explains that a message is too long") {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "What is 2 + 3? ";
+  check_failure("chat", with({"--prompt", text, "--context", "64"}, greedy), {"too long", "64", "--context"});
+  const Result loop =
+      run("chat", with({"--interactive", "--context", "64", "--stats"}, greedy), text + "\nHello\n");
+  CHECK(loop.status == 0);  // the conversation goes on
+  CHECK_THAT(loop.err, has_text("too long"));
+  CHECK(numbers_before(loop.err, "reused,").size() == 1);
+}
+
+TEST_CASE("chat says in one line what is wrong with its arguments") {
+  const std::string input = "Hello";
+  check_usage_error("chat", {"--bogus"}, "--bogus", input);
+  check_usage_error("chat", {"one", "two"}, "two", input);
+  check_usage_error("chat", {"--think", "--no-think"}, "excludes", input);
+  check_usage_error("chat", {"--kv", "int8"}, "expected bf16, f32 or none", input);
+  check_usage_error("chat", {}, "expected a question", "");
+  check_usage_error("chat", {"--prompt", ""}, "expected a question");
+  check_usage_error("chat", {"--prompt"}, "--prompt");
+  for (const char* bad : {"-1", "nan", "inf", "1e9", "x", ""}) {
+    INFO(bad);
+    check_usage_error("chat", {"--temperature", bad}, "from 0 to 100", input);
+    check_usage_error("chat", {"--top-p", bad}, "from 0 to 1", input);
+    check_usage_error("chat", {"--min-p", bad}, "from 0 to 1", input);
+    check_usage_error("chat", {"--top-k", bad}, "from 0 to", input);
+    check_usage_error("chat", {"--max-new-tokens", bad}, "from 1 to", input);
+    check_usage_error("chat", {"--context", bad}, "from 1 to", input);
+  }
+  check_usage_error("chat", {"--max-new-tokens", "0"}, "from 1 to", input);
+  const Result help = run("chat", {"--help"});
+  CHECK(help.status == 0);
+  CHECK_THAT(help.out, has_text("pipe"));
+  check_failure("chat", {"--prompt", "x", "/no/such/directory"}, {"/no/such/directory"});
+  check_failure("chat", {"--prompt", "x", tiny()}, {"tokenizer.json"});
+  check_failure("chat", {"--prompt", "x", "--context", "10000000"}, {"max_tokens", "10000000"});
+}
