@@ -65,7 +65,7 @@ class ReadBandwidth {
     const auto begin = Clock::now();
     executor_->run(workers, qwenlite::TaskRef(task));
     const double elapsed = seconds_since(begin);
-    for (const std::int64_t s : sums) checksum_ += s;
+    for (const std::int64_t s : sums) checksum_ = checksum_ + s;
     return static_cast<double>(share * workers) / elapsed / 1e9;
   }
 
