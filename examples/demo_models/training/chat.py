@@ -1,0 +1,193 @@
+"""The Qwen3 chat layout, the tokenizer files, and the encoding of training samples."""
+
+import json
+import os
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import processors, trainers
+
+SPLIT_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+SPECIAL_TOKENS = [
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>",
+    "<|box_start|>", "<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>",
+    "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>",
+]
+PLAIN_ADDED_TOKENS = [
+    "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>",
+    "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<tool_response>", "</tool_response>",
+    "<think>", "</think>",
+]
+
+NO_THINK = "<think>\n\n</think>\n\n"
+ASSISTANT = "<|im_start|>assistant\n"
+
+
+# ------------------------------------------------------------------------------ tokenizer
+
+def byte_alphabet():
+    """The 256 printable stand-ins of the bytes, in id order."""
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    return [chr(b) for b in shown] + [chr(0x100 + i) for i in range(256 - len(shown))]
+
+
+def train_tokenizer(texts, vocab_size):
+    """Trains byte-level BPE on texts; returns the list of merges in rank order."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(SPLIT_PATTERN), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False),
+    ])
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=byte_alphabet(),
+                                  min_frequency=8, max_token_length=24, show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    merges = json.loads(tokenizer.to_str())["model"]["merges"]
+    known, kept = set(byte_alphabet()), []
+    for left, right in merges:
+        if left + right not in known:
+            known.add(left + right)
+            kept.append([left, right])
+    return kept
+
+
+def added_token(content, special):
+    return {"content": content, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False, "special": special}
+
+
+def tokenizer_json(merges):
+    """The content of tokenizer.json: bytes, then merges by rank, then the added tokens."""
+    tokens = byte_alphabet() + [left + right for left, right in merges]
+    added = [added_token(t, True) for t in SPECIAL_TOKENS]
+    added += [added_token(t, False) for t in PLAIN_ADDED_TOKENS]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False,
+                  "use_regex": False}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": len(tokens) + i, **t} for i, t in enumerate(added)],
+        "normalizer": {"type": "NFC"},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": SPLIT_PATTERN}, "behavior": "Isolated",
+             "invert": False}, byte_level]},
+        "post_processor": byte_level,
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "",
+            "end_of_word_suffix": "", "fuse_unk": False, "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": {token: i for i, token in enumerate(tokens)},
+            "merges": merges,
+        },
+    }
+
+
+def tokenizer_config(content, model_max_length):
+    """The content of tokenizer_config.json that belongs to a tokenizer.json."""
+    decoder = {}
+    for token in content["added_tokens"]:
+        entry = {k: v for k, v in token.items() if k != "id"}
+        decoder[str(token["id"])] = entry
+    return {
+        "add_bos_token": False,
+        "add_prefix_space": False,
+        "added_tokens_decoder": decoder,
+        "additional_special_tokens": SPECIAL_TOKENS[1:],
+        "bos_token": None,
+        "clean_up_tokenization_spaces": False,
+        "eos_token": "<|im_end|>",
+        "errors": "replace",
+        "model_max_length": model_max_length,
+        "pad_token": "<|endoftext|>",
+        "split_special_tokens": False,
+        "tokenizer_class": "Qwen2Tokenizer",
+        "unk_token": None,
+    }
+
+
+def write_json(path, content, indent=None):
+    """Writes JSON under a temporary name and renames it, so readers never see half a file."""
+    separators = (",", ":") if indent is None else None
+    with open(path + ".tmp", "w", encoding="utf-8") as out:
+        json.dump(content, out, ensure_ascii=False, indent=indent, separators=separators)
+        out.write("\n")
+    os.replace(path + ".tmp", path)
+
+
+def load_tokenizer(folder):
+    return Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+
+
+# ------------------------------------------------------------------------------ chat text
+
+def render_prompt(messages, thinking):
+    """The prompt for the next answer (plain text contents, no tools)."""
+    text = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
+    return text + ASSISTANT + ("" if thinking else NO_THINK)
+
+
+def render_dialogue(talk, thinking=True):
+    """A whole dialogue as text, with the think block in its last turn (tokenizer training)."""
+    text = "" if talk.system is None else f"<|im_start|>system\n{talk.system}<|im_end|>\n"
+    for turn in talk.turns:
+        text += f"<|im_start|>user\n{turn.user}<|im_end|>\n{ASSISTANT}"
+        if thinking:
+            text += f"<think>\n{turn.thought}\n</think>\n\n"
+        text += f"{turn.answer}<|im_end|>\n"
+    return text
+
+
+class SampleEncoder:
+    """Turns a dialogue into ids, positions, branch numbers and a loss mask.
+
+    Every answer is trained in the form in which inference produces it, with its think block.
+    Later turns must not see that block, because the chat template drops it from the history.
+    So an answer with its block is a *branch*: it sees the history before it and itself, and
+    nothing that follows sees it; the history goes on with the bare answer at the positions it
+    has at inference. A token of branch 0 (the history) sees earlier tokens of branch 0; a token
+    of branch n sees earlier tokens of branches 0 and n. Only branches carry loss.
+    """
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+        self.memo = {}
+
+    def encode(self, text):
+        ids = self.memo.get(text)
+        if ids is None:
+            ids = self.tokenizer.encode(text, add_special_tokens=False).ids
+            if len(self.memo) > 200000:
+                self.memo.clear()
+            self.memo[text] = ids
+        return ids
+
+    def sample(self, talk, rng, think_share):
+        ids, positions, branches, loss = [], [], [], []
+        trunk = 0
+
+        def put(text, branch, start, trained):
+            piece = self.encode(text)
+            ids.extend(piece)
+            positions.extend(range(start, start + len(piece)))
+            branches.extend([branch] * len(piece))
+            loss.extend([trained] * len(piece))
+            return start + len(piece)
+
+        if talk.system is not None:
+            trunk = put(f"<|im_start|>system\n{talk.system}<|im_end|>\n", 0, trunk, False)
+        for number, turn in enumerate(talk.turns, start=1):
+            trunk = put(f"<|im_start|>user\n{turn.user}<|im_end|>\n", 0, trunk, False)
+            trunk = put(ASSISTANT, 0, trunk, False)
+            if rng.random() < think_share:
+                end = put(f"<think>\n{turn.thought}\n</think>\n\n", number, trunk, True)
+            else:
+                end = put(NO_THINK, number, trunk, False)
+            put(turn.answer + "<|im_end|>", number, end, True)
+            if number < len(talk.turns):
+                trunk = put(f"{turn.answer}<|im_end|>\n", 0, trunk, False)
+        return ids, positions, branches, loss
