@@ -92,8 +92,9 @@ struct LoadF32 {
 /// e^x by reduction to |r| <= ln(2)/2 and a polynomial of degree 7: relative error below 2e-7. Arguments
 /// at or below -104 give exactly zero, those above 88.8 infinity.
 [[nodiscard]] inline __m512 exp(__m512 x) {
-  x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-150.0F)), _mm512_set1_ps(100.0F));
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504F)), 0);
+  x = _mm512_max_ps(_mm512_set1_ps(-150.0F), x);  // in this order of operands NaN passes through
+  x = _mm512_min_ps(_mm512_set1_ps(100.0F), x);
+  const __m512 n = _mm512_cvtepi32_ps(_mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504F))));
   __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145752F), x);
   r = _mm512_fnmadd_ps(n, _mm512_set1_ps(1.42860677e-6F), r);
   __m512 p = _mm512_set1_ps(1.0F / 5040.0F);

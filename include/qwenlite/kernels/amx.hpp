@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The AMX table: tile products (amx_matmul.hpp) and tile attention (amx_attention.hpp) for bf16 weights and
+// caches, the AVX-512 kernels for everything else. Products of bf16 weights round their inputs to bf16
+// unless the model asks for `exact`.
+#pragma once
+
+#include <qwenlite/kernels/amx_attention.hpp>
+#include <qwenlite/kernels/amx_matmul.hpp>
+#include <qwenlite/kernels/avx512.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+namespace kernels::amx {
+
+/// Weights that are not bf16 do not fit a tile without loss: they stay with float32 products.
+inline PackLayout layout(Format format, Precision precision) {
+  if (format != Format::bf16) return PackLayout::rows_f32;
+  return precision == Precision::bf16 ? PackLayout::tiles_bf16 : PackLayout::tiles_bf16x3;
+}
+
+inline constexpr KernelTable table = [] {
+  KernelTable t = avx512::table;
+  t.name = "amx";
+  t.default_precision = Precision::bf16;
+  t.layout = layout;
+  t.pack = pack;
+  t.matmul = matmul;
+  t.matmul_scratch_bytes = matmul_scratch_bytes;
+  t.attend_span = attend_span;
+  t.attend_scratch_bytes = attend_scratch_bytes;
+  return t;
+}();
+
+}  // namespace kernels::amx
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrix products on AVX2 with FMA. An output is one chain of fused multiply-adds in eight lanes along `in`
+// (lane l takes elements 8 b + l in ascending b), then one fixed tree over the lanes. Tiles of several rows
+// by several columns run many chains at once to hide latency; no chain knows how many others there are, so
+// its bits do not either.
+//
+// Few columns read the weights where they lie and decode them on the way; many columns share a panel of
+// rows decoded once, with the same values and so the same bits.
+#pragma once
+
+#include <qwenlite/kernels/avx2_lanes.hpp>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#endif
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+namespace kernels::avx2 {
+
+inline constexpr Index direct_columns = 6;             ///< most columns that decode weights on the way
+inline constexpr Index panel_bytes = Index{1} << 18U;  ///< of decoded rows: they stay in a second-level cache
+
+/// Rows [rows][in] and columns [columns][in] of one product, and where its outputs go.
+struct Strip {
+  const std::byte* weights = nullptr;
+  Index row_bytes = 0;
+  Index rows = 0;
+  Index in = 0;
+  const float* x = nullptr;
+  Index x_stride = 0;  ///< elements; every column is zero from `in` to the next multiple of 8
+  float* out = nullptr;
+  Index out_stride = 0;
+  bool accumulate = false;
+};
+
+/// The running sums of a tile.
+template <int Rows, int Columns>
+struct Sums {
+  __m256 at[static_cast<std::size_t>(Columns)][static_cast<std::size_t>(Rows)];
+};
+
+/// Extends all chains of a tile by eight elements, or by the last n < 8.
+template <class Load, int Rows, int Columns>
+[[gnu::always_inline]] inline void tile_step(const std::byte* const* w, const float* const* x, Index i,
+                                             Index n, Sums<Rows, Columns>& sums) {
+  __m256 columns[static_cast<std::size_t>(Columns)];
+#pragma GCC unroll 8
+  for (int c = 0; c < Columns; ++c) columns[c] = _mm256_loadu_ps(x[c] + i);
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r) {
+    const __m256 weights = load_elements<Load>(w[r] + i * Load::bytes, n);
+#pragma GCC unroll 8
+    for (int c = 0; c < Columns; ++c) {
+      sums.at[c][r] = _mm256_fmadd_ps(weights, columns[c], sums.at[c][r]);
+    }
+  }
+}
+
+/// Stores the first n of four neighbouring outputs of one column.
+inline void store_outputs(__m128 sums, Index n, float* out, bool accumulate) {
+  if (n >= 4) {
+    _mm_storeu_ps(out, accumulate ? _mm_add_ps(_mm_loadu_ps(out), sums) : sums);
+    return;
+  }
+  alignas(16) float values[4];
+  _mm_store_ps(values, sums);
+  for (Index i = 0; i < n; ++i) out[i] = accumulate ? out[i] + values[i] : values[i];
+}
+
+/// One tile. Where the strip has fewer rows left than the tile, its last row is computed again and dropped.
+/// Rows one tile further on are prefetched if asked: a strip is read as several parallel streams.
+template <class Load, int Rows, int Columns, bool Prefetch>
+inline void tile(const Strip& s, Index row, Index column) {
+  const Index left = smaller(s.rows - row, Rows);
+  const std::byte* w[static_cast<std::size_t>(Rows)];
+  const float* x[static_cast<std::size_t>(Columns)];
+  Sums<Rows, Columns> sums;
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r) w[r] = s.weights + (row + smaller(r, left - 1)) * s.row_bytes;
+#pragma GCC unroll 8
+  for (int c = 0; c < Columns; ++c) {
+    x[c] = s.x + (column + c) * s.x_stride;
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) sums.at[c][r] = _mm256_setzero_ps();
+  }
+  Index i = 0;
+  for (; i + 32 <= s.in; i += 32) {
+    if constexpr (Prefetch) {
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) {
+        _mm_prefetch(reinterpret_cast<const char*>(w[r] + Rows * s.row_bytes + i * Load::bytes), _MM_HINT_T0);
+      }
+    }
+#pragma GCC unroll 4
+    for (int part = 0; part < 32; part += 8) tile_step<Load>(w, x, i + part, 8, sums);
+  }
+  for (; i + 8 <= s.in; i += 8) tile_step<Load>(w, x, i, 8, sums);
+  if (i < s.in) tile_step<Load>(w, x, i, s.in - i, sums);
+#pragma GCC unroll 8
+  for (int c = 0; c < Columns; ++c) {
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; r += 4) {
+      const auto& v = sums.at[c];
+      store_outputs(sum_lanes(v[r], v[r + 1], v[r + 2], v[r + 3]), left - r,
+                    s.out + (column + c) * s.out_stride + row + r, s.accumulate);
+    }
+  }
+}
+
+template <class Load, int Rows, int Columns, bool Prefetch>
+inline void tile_rows(const Strip& s, Index column) {
+  for (Index row = 0; row < s.rows; row += Rows) tile<Load, Rows, Columns, Prefetch>(s, row, column);
+}
+
+/// All columns of a strip, three at a time: 4 x 3 chains fill the sixteen registers. Four are two pairs,
+/// since a single column of four rows would wait for its own sums.
+template <class Load, bool Prefetch>
+inline void multiply(const Strip& s, Index columns) {
+  Index c = 0;
+  for (; columns - c > 4 || columns - c == 3; c += 3) tile_rows<Load, 4, 3, Prefetch>(s, c);
+  for (; columns - c >= 2; c += 2) tile_rows<Load, 4, 2, Prefetch>(s, c);
+  if (c < columns) tile_rows<Load, 8, 1, Prefetch>(s, c);
+}
+
+/// Few columns: eight rows at a time meet all columns, so that weights come from memory once.
+template <class Load>
+inline void multiply_directly(const Strip& s, Index columns) {
+  for (Index row = 0; row < s.rows; row += 8) {
+    Strip part = s;
+    part.weights = s.weights + row * s.row_bytes;
+    part.rows = smaller(8, s.rows - row);
+    part.out = s.out + row;
+    multiply<Load, true>(part, columns);
+  }
+}
+
+template <class Load>
+inline void unpack_row(const std::byte* p, Index n, float* out) {
+  for_lanes(n,
+            [&](Index i, Index run) { store(out + i, run, load_elements<Load>(p + i * Load::bytes, run)); });
+}
+
+/// Elements between the rows of a panel: not a multiple of 4096 bytes, so that its rows do not compete for
+/// the same cache sets.
+[[nodiscard]] inline Index panel_stride(Index in) {
+  return round_up(in, 16) + 16;
+}
+
+inline Index matmul_scratch_bytes(Index rows, Index in, Index columns) {
+  if (columns <= direct_columns) return 0;
+  const Index row = panel_stride(in) * 4;
+  const Index least = 4 * row;
+  return smaller(round_up(rows, 4) * row, least > panel_bytes ? least : panel_bytes);
+}
+
+/// Many columns: decodes as many rows as fit the panel, multiplies them by all columns, and goes on.
+template <class Load>
+inline void multiply_by_panels(const Strip& s, Index columns, float* panel) {
+  const Index stride = panel_stride(s.in);
+  const Index fitting = panel_bytes / (stride * 4) / 4 * 4;
+  const Index step = fitting < 4 ? 4 : fitting;
+  for (Index row = 0; row < s.rows; row += step) {
+    Strip part = s;
+    part.rows = smaller(step, s.rows - row);
+    for (Index r = 0; r < part.rows; ++r) {
+      unpack_row<Load>(s.weights + (row + r) * s.row_bytes, s.in, panel + r * stride);
+      for (Index i = s.in; i < round_up(s.in, 8); ++i) panel[r * stride + i] = 0;
+    }
+    part.weights = reinterpret_cast<const std::byte*>(panel);
+    part.row_bytes = stride * 4;
+    part.in = round_up(s.in, 8);
+    part.out = s.out + row;
+    multiply<LoadF32, false>(part, columns);
+  }
+}
+
+template <class Load>
+inline void matmul_format(const MatmulArgs& a) {
+  const Strip strip{.weights = a.weights,
+                    .row_bytes = a.row_bytes,
+                    .rows = a.rows,
+                    .in = a.in,
+                    .x = reinterpret_cast<const float*>(a.packed),
+                    .x_stride = round_up(a.in, 32),
+                    .out = a.out,
+                    .out_stride = a.out_stride,
+                    .accumulate = a.accumulate};
+  if (a.columns <= direct_columns) return multiply_directly<Load>(strip, a.columns);
+  multiply_by_panels<Load>(strip, a.columns, reinterpret_cast<float*>(a.scratch));
+}
+
+inline void matmul(const MatmulArgs& a) {
+  switch (a.format) {
+    case Format::bf16: return matmul_format<LoadBf16>(a);
+    case Format::f16: return matmul_format<LoadF16>(a);
+    case Format::f32: return matmul_format<LoadF32>(a);
+  }
+}
+
+}  // namespace kernels::avx2
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
