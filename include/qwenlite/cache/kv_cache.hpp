@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// KvCache: keys and values of one sequence in one contiguous reservation. NoCache: nothing is remembered
+// and every forward recomputes the whole sequence.
+//
+// Memory is [block][layer][kv_head]{k plane, v plane}, so that the part in use is a prefix: the system
+// commits pages as a sequence grows, and unused capacity costs address space only. `length()` is what every
+// layer has; rows appended for a forward under way count in block() at once and in length() after
+// advance().
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <qwenlite/cache/kv_layout.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+/// Storage of a KvCache whose format is a value.
+struct RuntimeKv {};
+
+/// The format of a KvCache: chosen at run time (RuntimeKv) or fixed by the element type (Bf16, float).
+template <class Storage>
+struct KvStorage;
+
+template <>
+struct KvStorage<RuntimeKv> {
+  static constexpr KvFormat default_format = KvFormat::bf16;
+  explicit KvStorage(KvFormat chosen) : format(chosen) {}
+  KvFormat format;
+};
+
+/// A fixed format; being asked for another one is an error.
+template <KvFormat Fixed>
+struct FixedKvStorage {
+  static constexpr KvFormat default_format = Fixed;
+  static constexpr KvFormat format = Fixed;
+  explicit FixedKvStorage(KvFormat chosen) {
+    if (chosen == Fixed) return;
+    throw Error(ErrorCode::bad_argument, "format of a key/value cache", name_of(chosen), name_of(Fixed));
+  }
+};
+
+template <>
+struct KvStorage<Bf16> : FixedKvStorage<KvFormat::bf16> {
+  using FixedKvStorage::FixedKvStorage;
+};
+template <>
+struct KvStorage<float> : FixedKvStorage<KvFormat::f32> {
+  using FixedKvStorage::FixedKvStorage;
+};
+
+/// The contiguous cache. Meets KvPolicy.
+template <class Storage = RuntimeKv>
+class KvCache {
+ public:
+  static constexpr bool retains = true;
+  static constexpr KvFormat default_format = KvStorage<Storage>::default_format;
+
+  /// Reserves room for layout.max_tokens. Throws `bad_argument` when the system refuses that much.
+  explicit KvCache(const KvLayout& layout, KvFormat format = default_format);
+
+  /// Stores rows of one layer at positions first, first + 1, ...: k and v are [n, kv_heads * head_dim].
+  /// Throws `context_full` past max_tokens.
+  void append(Index layer, Index first, const ConstMatrix<float>& k, const ConstMatrix<float>& v);
+
+  /// Positions [64 * index, 64 * index + 64) of one head, as far as written.
+  [[nodiscard]] KvBlock block(Index layer, Index kv_head, Index index) const noexcept {
+    const std::byte* const k = planes(layer, kv_head, index);
+    const Index first = index * block_positions;
+    return {k, k + plane_bytes_, first, std::min(block_positions, written_ - first), storage_.format};
+  }
+
+  /// Declares that all layers have received n more positions.
+  void advance(Index n) noexcept {
+    length_ += n;
+    touched_ = std::max(touched_, length_);
+  }
+
+  /// Forgets everything from position n on.
+  void truncate(Index n);
+
+  [[nodiscard]] Index length() const noexcept { return length_; }
+  [[nodiscard]] KvFormat format() const noexcept { return storage_.format; }
+  /// Bytes reserved.
+  [[nodiscard]] Index bytes() const noexcept { return layout_.blocks() * block_bytes_; }
+  /// Bytes in use: whole blocks of 64 positions.
+  [[nodiscard]] Index used_bytes() const noexcept {
+    return ceil_div(length_, block_positions) * block_bytes_;
+  }
+
+ private:
+  struct Free {
+    void operator()(void* p) const noexcept { std::free(p); }
+  };
+
+  [[nodiscard]] std::byte* planes(Index layer, Index kv_head, Index index) const noexcept {
+    const Index head = layer * layout_.kv_heads + kv_head;
+    return base_ + index * block_bytes_ + head * 2 * plane_bytes_;
+  }
+  void reserve();
+  void clear_rows(Index layer, Index from, Index to) noexcept;
+
+  KvLayout layout_;
+  [[no_unique_address]] KvStorage<Storage> storage_;
+  Index plane_bytes_ = 0;                  // of k or v of one block of one head
+  Index block_bytes_ = 0;                  // of one block of all layers and heads
+  std::unique_ptr<std::byte, Free> data_;  // as allocated
+  std::byte* base_ = nullptr;              // data_ rounded up to a multiple of 64
+  std::vector<float> zeros_;               // [head_dim]
+  Index length_ = 0;
+  Index written_ = 0;  // length_ and the rows of a forward under way
+  Index touched_ = 0;  // rows from here on have never been written
+};
+
+template <class Storage>
+KvCache<Storage>::KvCache(const KvLayout& layout, KvFormat format) : layout_(layout), storage_(format) {
+  layout_.check();
+  reserve();
+  zeros_.resize(static_cast<std::size_t>(layout_.head_dim));
+}
+
+template <class Storage>
+void KvCache<Storage>::reserve() {
+  Index heads = 0;
+  Index total = 0;
+  Index row = 0;
+  bool fits = multiply_checked(layout_.head_dim, block_positions * element_bytes(storage_.format), row);
+  fits = fits && multiply_checked(layout_.layers, layout_.kv_heads, heads);
+  // An odd number of pairs of planes: the blocks of one head then start in different sets of the caches.
+  fits = fits && multiply_checked(heads | 1, row, total) && multiply_checked(total, 2, total);
+  plane_bytes_ = row;
+  block_bytes_ = total;
+  fits = fits && multiply_checked(total, layout_.blocks(), total) && add_checked(total, 64, total);
+  // calloc leaves fresh pages to the system, which commits them (as zeros) on first use.
+  if (fits) data_.reset(static_cast<std::byte*>(std::calloc(static_cast<std::size_t>(total), 1)));
+  if (data_ == nullptr) {
+    throw Error(ErrorCode::bad_argument, "key/value cache of " + layout_.to_string(),
+                "no memory of that size", "fewer tokens");
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(data_.get());
+  base_ = data_.get() + (64 - address % 64) % 64;
+}
+
+template <class Storage>
+void KvCache<Storage>::append(Index layer, Index first, const ConstMatrix<float>& k,
+                              const ConstMatrix<float>& v) {
+  const Index end = first + k.rows();
+  if (end > layout_.max_tokens) {
+    throw Error(ErrorCode::context_full, "key/value cache", std::to_string(end) + " tokens",
+                "at most " + std::to_string(layout_.max_tokens));
+  }
+  const Index width = layout_.head_dim;
+  for (Index from = first; from < end;) {
+    const Index index = from / block_positions;
+    const Index to = std::min(end, (index + 1) * block_positions);
+    // Kernels multiply rows past `count` by zero: what an earlier use left there must not be infinite.
+    if (from % block_positions == 0 && from < touched_) {
+      clear_rows(layer, from, std::min(touched_, from + block_positions));
+    }
+    for (Index head = 0; head < layout_.kv_heads;
+         ++head) {  // outermost, as planes lie in the same cache sets
+      std::byte* const out = planes(layer, head, index);
+      for (Index position = from; position < to; ++position) {
+        const Index row = position - first;
+        store_kv(storage_.format, width, position % block_positions,
+                 k.data() + row * k.outerStride() + head * width,
+                 v.data() + row * v.outerStride() + head * width, out, out + plane_bytes_);
+      }
+    }
+    from = to;
+  }
+  written_ = end;
+}
+
+template <class Storage>
+void KvCache<Storage>::truncate(Index n) {
+  if (n < 0 || n > length_) {
+    throw Error(ErrorCode::bad_argument, "truncate", std::to_string(n),
+                "0 to " + std::to_string(length_) + " tokens");
+  }
+  touched_ = std::max(touched_, written_);
+  length_ = written_ = n;
+  if (n % block_positions == 0) return;  // append() clears what it starts anew
+  const Index to = std::min(touched_, round_up(n, block_positions));
+  for (Index layer = 0; layer < layout_.layers; ++layer) clear_rows(layer, n, to);
+}
+
+/// Zeroes rows [from, to) of one block.
+template <class Storage>
+void KvCache<Storage>::clear_rows(Index layer, Index from, Index to) noexcept {
+  for (Index head = 0; head < layout_.kv_heads; ++head) {
+    std::byte* const out = planes(layer, head, from / block_positions);
+    for (Index position = from; position < to; ++position) {
+      store_kv(storage_.format, layout_.head_dim, position % block_positions, zeros_.data(), zeros_.data(),
+               out, out + plane_bytes_);
+    }
+  }
+}
+
+/// Remembers nothing between forwards. While one runs it holds the keys and values of the layer under
+/// way, so a forward takes each layer for all positions before the next. Meets KvPolicy; gives the bits
+/// of a KvCache of the same format.
+class NoCache {
+ public:
+  static constexpr bool retains = false;
+  static constexpr KvFormat default_format = KvFormat::bf16;
+
+  explicit NoCache(const KvLayout& layout, KvFormat format = default_format)
+      : layer_under_way_({1, layout.kv_heads, layout.head_dim, layout.max_tokens}, format) {
+    layout.check();
+  }
+
+  /// As KvCache::append(); position 0 begins another layer.
+  void append(Index /*layer*/, Index first, const ConstMatrix<float>& k, const ConstMatrix<float>& v) {
+    if (first == 0) layer_under_way_.truncate(0);
+    layer_under_way_.append(0, first, k, v);
+  }
+  [[nodiscard]] KvBlock block(Index /*layer*/, Index kv_head, Index index) const noexcept {
+    return layer_under_way_.block(0, kv_head, index);
+  }
+  void advance(Index /*n*/) noexcept {}
+  void truncate(Index /*n*/) noexcept {}
+
+  [[nodiscard]] Index length() const noexcept { return 0; }
+  [[nodiscard]] KvFormat format() const noexcept { return layer_under_way_.format(); }
+  [[nodiscard]] Index bytes() const noexcept { return layer_under_way_.bytes(); }
+  [[nodiscard]] Index used_bytes() const noexcept { return 0; }
+
+ private:
+  KvCache<> layer_under_way_;
+};
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite

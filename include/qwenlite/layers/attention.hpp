@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention, as Qwen3Attention: grouped-query attention with an RMS norm over each head of q and k before
+// the rotary embedding; and KvPolicy, what it asks of a cache.
+//
+// Keys are stored normed and rotated. Where they lie is the policy's affair: attention appends the rows
+// of every sequence and reads blocks of 64 positions back.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <concepts>
+
+#include <qwenlite/layers/activations.hpp>
+#include <qwenlite/layers/linear.hpp>
+#include <qwenlite/layers/norm.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+/// Keys and values of one sequence.
+///
+///   retains            whether positions stay for the next forward. If not, the sequence is recomputed
+///                      every time and each layer sees all its positions before the next layer starts.
+///   append             stores rows [n, kv_heads * head_dim] of a layer at positions first, first + 1, ...
+///   block              positions [64 * index, 64 * index + 64) of one head, those just appended included
+///   advance(n)         all layers have received n more positions
+///   truncate(n)        forgets positions from n on
+///   length             positions that all layers have
+///   bytes, used_bytes  capacity and the part of it in use
+///
+/// Layers are counted over attention layers alone. A Model creates one as Kv(KvLayout, KvFormat).
+template <class Kv>
+concept KvPolicy = requires(Kv kv, const Kv view, Index i, const ConstMatrix<float>& rows) {
+  { Kv::retains } -> std::convertible_to<bool>;
+  kv.append(i, i, rows, rows);
+  { view.block(i, i, i) } -> std::same_as<KvBlock>;
+  kv.advance(i);
+  kv.truncate(i);
+  { view.length() } -> std::convertible_to<Index>;
+  { view.bytes() } -> std::convertible_to<Index>;
+  { view.used_bytes() } -> std::convertible_to<Index>;
+};
+
+/// Shape gives hidden_size, num_attention_heads, num_key_value_heads and head_dim.
+template <class Shape>
+class Attention {
+ public:
+  static constexpr std::string_view scope_name = "self_attn.";
+
+  /// `layer` counts attention layers. Throws as Weights::matrix() and vector() do.
+  Attention(const Weights& scope, const Shape& shape, Index layer, float epsilon)
+      : shape_(shape),
+        layer_(layer),
+        q_proj_(scope, "q_proj", shape.num_attention_heads * shape.head_dim, shape.hidden_size),
+        k_proj_(scope, "k_proj", shape.num_key_value_heads * shape.head_dim, shape.hidden_size),
+        v_proj_(scope, "v_proj", shape.num_key_value_heads * shape.head_dim, shape.hidden_size),
+        o_proj_(scope, "o_proj", shape.hidden_size, shape.num_attention_heads * shape.head_dim),
+        q_norm_(scope, "q_norm", shape.head_dim, epsilon),
+        k_norm_(scope, "k_norm", shape.head_dim, epsilon) {}
+
+  [[nodiscard]] FormatSet input_formats() const {
+    return {q_proj_.format(), k_proj_.format(), v_proj_.format()};
+  }
+
+  /// Of all weights.
+  [[nodiscard]] FormatSet formats() const { return either(input_formats(), {o_proj_.format()}); }
+
+  /// out [tokens, hidden_size] = (or +=) attention(x). Appends to the cache of every sequence.
+  template <class Pass>
+  void forward(const Pass& pass, const Packed& x, const Matrix<float>& out, bool accumulate) const {
+    const Index tokens = x.columns;
+    const Matrix<float> q = pass.activations.q(tokens);  // [tokens, num_attention_heads * head_dim]
+    const Matrix<float> k = pass.activations.k(tokens);  // [tokens, num_key_value_heads * head_dim]
+    const Matrix<float> v = pass.activations.v(tokens);  // as k
+    const std::array<Product, 3> qkv{q_proj_.into(q), k_proj_.into(k), v_proj_.into(v)};
+    pass.ops.matmul(x, qkv, pass.scratch);
+
+    pass.ops.norm_and_rotate(q, shape_.head_dim, q_norm_.spec(), pass.angles);
+    pass.ops.norm_and_rotate(k, shape_.head_dim, k_norm_.spec(), pass.angles);
+
+    const Matrix<float> mixed = pass.activations.attention_out(tokens);  // as q
+    for (std::size_t i = 0; i < pass.pieces.size(); ++i) {
+      const auto& piece = pass.pieces[i];
+      pass.memories[i].kv->append(layer_, piece.position, rows_of(read_only(k), piece.row, piece.count),
+                                  rows_of(read_only(v), piece.row, piece.count));
+    }
+    pass.ops.attend(pass.pieces, heads(), read_only(q), mixed, pass.scratch);
+
+    const Packed mixed_in = pass.pack(mixed, {o_proj_.format()});
+    const std::array<Product, 1> o{o_proj_.into(out, accumulate)};
+    pass.ops.matmul(mixed_in, o, pass.scratch);
+  }
+
+ private:
+  [[nodiscard]] AttentionShape heads() const noexcept {
+    return {.layer = layer_,
+            .num_heads = shape_.num_attention_heads,
+            .num_kv_heads = shape_.num_key_value_heads,
+            .head_dim = shape_.head_dim,
+            .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(Index{shape_.head_dim})))};
+  }
+
+  Shape shape_;
+  Index layer_;
+  Linear q_proj_;   // [num_attention_heads * head_dim, hidden_size]
+  Linear k_proj_;   // [num_key_value_heads * head_dim, hidden_size]
+  Linear v_proj_;   // as k_proj
+  Linear o_proj_;   // [hidden_size, num_attention_heads * head_dim]
+  RmsNorm q_norm_;  // [head_dim]
+  RmsNorm k_norm_;  // [head_dim]
+};
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite

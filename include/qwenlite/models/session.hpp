@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Session: all that changes while one sequence is processed: its tokens, keys and values, and the scratch
+// memory of single-sequence calls. One caller at a time; any number of sessions share a model.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <qwenlite/cache/kv_layout.hpp>
+#include <qwenlite/models/batch.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+struct SessionOptions {
+  /// Most tokens the sequence can hold. 0: the model's context or default_max_tokens, whichever is less.
+  Index max_tokens = 0;
+  /// Makes the scratch memory of single-sequence calls at once; without it, the first such call does.
+  /// Sessions that are only ever part of a Batch need none.
+  bool own_scratch = true;
+};
+inline constexpr Index default_max_tokens = 4096;
+
+/// One sequence of tokens of a network. Keeps the network alive. Movable.
+template <class Network>
+class Session {
+ public:
+  using Kv = typename Network::Kv;
+  using State = typename Network::State;
+
+  /// Throws `bad_argument` when options.max_tokens exceeds the positions the model was made for.
+  explicit Session(const Network& network, const SessionOptions& options = {});
+
+  /// Tokens processed so far.
+  [[nodiscard]] Index length() const noexcept { return static_cast<Index>(tokens_.size()); }
+  [[nodiscard]] Index max_tokens() const noexcept { return max_tokens_; }
+  [[nodiscard]] std::span<const int> tokens() const noexcept { return tokens_; }
+
+  /// Forgets all tokens from position n on; what follows has the bits of a session that never saw them.
+  /// Throws `bad_argument` unless 0 <= n <= length().
+  void truncate(Index n);
+
+  /// Bytes reserved for keys and values, the part of them in use, and all memory of the session.
+  [[nodiscard]] Index kv_capacity_bytes() const noexcept { return kv_.bytes(); }
+  [[nodiscard]] Index kv_used_bytes() const noexcept { return kv_.used_bytes(); }
+  [[nodiscard]] Index bytes() const noexcept {
+    const Index own = own_batch_ == nullptr ? 0 : own_batch_->bytes();
+    return kv_.bytes() + state_.bytes() + max_tokens_ * static_cast<Index>(sizeof(int)) + own;
+  }
+
+  [[nodiscard]] const Kv& kv() const noexcept { return kv_; }
+  [[nodiscard]] const Network& network() const noexcept { return network_; }
+
+ private:
+  friend Network;
+  friend class Batch<Network>;
+
+  Batch<Network>& own_batch() {
+    if (own_batch_ == nullptr) {
+      own_batch_ = std::make_unique<Batch<Network>>(network_, BatchOptions{.max_tokens = max_tokens_});
+    }
+    return *own_batch_;
+  }
+
+  Network network_;
+  Index max_tokens_;
+  Kv kv_;
+  State state_;
+  std::vector<int> tokens_;
+  std::unique_ptr<Batch<Network>> own_batch_;
+};
+
+/// Checks a wish for `wanted` tokens against what the model was made for.
+[[nodiscard]] inline Index checked_max_tokens(Index wanted, Index context_limit) {
+  if (wanted == 0) return std::min(context_limit, default_max_tokens);
+  if (wanted < 0 || wanted > context_limit) {
+    throw Error(ErrorCode::bad_argument, "max_tokens", std::to_string(wanted),
+                "1 to " + std::to_string(context_limit) + ", the positions this model was made for");
+  }
+  return wanted;
+}
+
+template <class Network>
+Session<Network>::Session(const Network& network, const SessionOptions& options)
+    : network_(network),
+      max_tokens_(checked_max_tokens(options.max_tokens, network.config().context_limit())),
+      kv_(network.kv_layout(max_tokens_), network.kv_format()) {
+  tokens_.reserve(static_cast<std::size_t>(max_tokens_));
+  if (options.own_scratch) own_batch();
+}
+
+template <class Network>
+void Session<Network>::truncate(Index n) {
+  if (n < 0 || n > length()) {
+    throw Error(ErrorCode::bad_argument, "truncate", std::to_string(n),
+                "0 to " + std::to_string(length()) + " tokens");
+  }
+  kv_.truncate(n);
+  state_.truncate(n);
+  tokens_.resize(static_cast<std::size_t>(n));
+}
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
