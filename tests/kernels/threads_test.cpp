@@ -162,6 +162,29 @@ TEST_CASE("workers that sleep are woken and take part") {
   }
 }
 
+#if defined(__x86_64__)
+TEST_CASE("workers compute in the caller's floating-point mode") {
+  ThreadPool pool(3);
+  const unsigned before = __builtin_ia32_stmxcsr();
+  constexpr unsigned flush_to_zero = 0x8000;
+  std::array<unsigned, 3> seen{};  // [worker] mode of a task that worker ran
+  std::array<std::atomic<bool>, 3> ran{};
+  const auto task = [&](Index, int worker) {
+    seen[static_cast<std::size_t>(worker)] = __builtin_ia32_stmxcsr();
+    ran[static_cast<std::size_t>(worker)].store(true);
+    // Nobody leaves before all three are here, so each runs one task.
+    while (!ran[0].load() || !ran[1].load() || !ran[2].load()) std::this_thread::yield();
+  };
+  for (const unsigned mode : {before | flush_to_zero, before & ~flush_to_zero}) {
+    for (std::atomic<bool>& flag : ran) flag.store(false);
+    __builtin_ia32_ldmxcsr(mode);
+    pool.run(3, task);
+    __builtin_ia32_ldmxcsr(before);
+    for (const unsigned found : seen) CHECK((found & flush_to_zero) == (mode & flush_to_zero));
+  }
+}
+#endif
+
 TEST_CASE("a caller that finds the pool busy runs its tasks itself") {
   ThreadPool pool(2);
   std::atomic<bool> release{false};

@@ -63,10 +63,34 @@ class Executor {
   virtual void run(Index tasks, TaskRef task) noexcept = 0;
 };
 
-/// The built-in pool. The calling thread is worker 0 of its run; the others are created here and joined by
-/// the destructor. A caller that finds the pool busy, be it another thread or a task of the current run,
-/// runs all its tasks itself, as worker 0 of its own run: per-worker scratch belongs to a caller, never to
-/// the pool.
+/// How the calling thread rounds and whether it flushes denormal numbers (MXCSR on x86). Each thread has its
+/// own, and a host may have changed it.
+class FloatingPointMode {
+ public:
+#if defined(__x86_64__)
+  [[nodiscard]] static FloatingPointMode of_this_thread() noexcept {
+    return FloatingPointMode(__builtin_ia32_stmxcsr() & ~exception_flags);
+  }
+  void apply() const noexcept {
+    __builtin_ia32_ldmxcsr(bits_);
+  }
+
+ private:
+  static constexpr unsigned exception_flags = 0x3F;
+  explicit FloatingPointMode(unsigned bits) noexcept : bits_(bits) {}
+  unsigned bits_;
+#else
+  [[nodiscard]] static FloatingPointMode of_this_thread() noexcept {
+    return {};
+  }
+  void apply() const noexcept {}
+#endif
+};
+
+/// The built-in pool. Tasks run in the caller's floating-point mode, whoever takes them. The calling thread
+/// is worker 0 of its run; the others are created here and joined by the destructor. A caller that finds the
+/// pool busy, be it another thread or a task of the current run, runs all its tasks itself, as worker 0 of
+/// its own run: per-worker scratch belongs to a caller, never to the pool.
 class ThreadPool final : public Executor {
  public:
   static constexpr int max_threads = 4096;
@@ -103,7 +127,8 @@ class ThreadPool final : public Executor {
   bool may_spin_ = false;  ///< not with more threads than CPUs: that would keep workers from working
   std::unique_ptr<Share[]> shares_;  ///< [concurrency]
   std::vector<std::thread> threads_;
-  const TaskRef* task_ = nullptr;  ///< of the current run
+  const TaskRef* task_ = nullptr;                                 ///< of the current run
+  FloatingPointMode mode_ = FloatingPointMode::of_this_thread();  ///< of the current run's caller
 
   /// Counts up at the beginning and at the end of a run, so it is odd while a run accepts workers.
   alignas(64) std::atomic<std::uint32_t> phase_{0};
@@ -160,6 +185,7 @@ inline void ThreadPool::run(Index tasks, TaskRef task) noexcept {
   }
   deal(tasks);
   task_ = &task;
+  mode_ = FloatingPointMode::of_this_thread();
   phase_.fetch_add(1);
   if (sleeping_workers_.load() != 0) phase_.notify_all();
   take_tasks(0, task);
@@ -207,6 +233,7 @@ inline void ThreadPool::worker_loop(int worker) noexcept {
     const std::uint32_t phase = phase_.load();
     if (phase % 2 == 1) {
       last = phase;
+      mode_.apply();
       take_tasks(worker, *task_);
     }
     own.inside.store(0);
