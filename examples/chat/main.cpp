@@ -2,6 +2,7 @@
 //
 // chat: talks with a Qwen3 model. One question with --prompt or through a pipe, or a conversation line by
 // line. Without a directory it uses the demo model that comes with the library.
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -96,9 +97,7 @@ class Program {
   }
 
   void ask(std::string question) {
-    const chat::AnswerStats stats =
-        conversation_.ask(std::move(question), [&](const ql::TextDelta& delta) { printer_.show(delta); });
-    printer_.end();
+    const chat::AnswerStats stats = answer(std::move(question));
     if (stats.dropped_turns > 0 && !said_dropped_) {
       std::cerr << "note: the context is full; the oldest messages are left out from now on\n";
       said_dropped_ = true;
@@ -129,12 +128,34 @@ class Program {
   }
 
  private:
+  /// Shows the reply as it comes; whatever happens, the terminal is left as it was.
+  chat::AnswerStats answer(std::string question) {
+    try {
+      const chat::AnswerStats stats =
+          conversation_.ask(std::move(question), [&](const ql::TextDelta& delta) { printer_.show(delta); });
+      printer_.end();
+      return stats;
+    } catch (...) {
+      printer_.end();
+      throw;
+    }
+  }
+
   const Options& options_;
   programs::ProgramModel model_;
   chat::Conversation conversation_;
   chat::ReplyPrinter printer_;
   bool said_dropped_ = false;
 };
+
+/// Ctrl-C ends the program; dimmed text must not outlive it on the terminal.
+extern "C" void restore_terminal_and_end(int signal) {
+  constexpr char normal[] = "\x1b[0m\n";
+  const auto written = ::write(STDOUT_FILENO, normal, sizeof normal - 1);
+  static_cast<void>(written);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
 
 /// All of standard input, without a line break at its end.
 std::string piped_question() {
@@ -176,7 +197,11 @@ int main(int argc, char** argv) {
   Options options;
   add_options(app, options);
   const auto usage = [](const CLI::App&) { return "[OPTIONS] [DIRECTORY]"; };
+  if (isatty(STDOUT_FILENO) != 0) std::signal(SIGINT, restore_terminal_and_end);
   return programs::run_program(app, argc, argv, usage, [&] {
+    if (options.directory.empty() && app.count("DIRECTORY") > 0) {
+      throw CLI::ValidationError("DIRECTORY", "found an empty name, expected a checkpoint directory");
+    }
     options.has_prompt = app.count("--prompt") > 0;
     run(options);
   });

@@ -95,6 +95,10 @@ class LogitsPrinter {
   }
 
   void print(Index position, std::span<const float> row, double log_sum) {
+    if (!std::isfinite(log_sum)) {
+      throw ql::Error(ql::ErrorCode::numeric, "logits after position " + std::to_string(position),
+                      "NaN or infinity", "finite numbers (are the weights intact?)");
+    }
     const auto best = best_of(row, options_.top);
     if (options_.json) {
       print_json(position, row, best, log_sum);

@@ -2,6 +2,7 @@
 //
 // inspect tokenize, detokenize and template: text to ids and back. Also the reading of ids.
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -30,8 +31,10 @@ ql::Tokenizer open_tokenizer(const Options& options) {
 }
 
 std::vector<int> ids_of_file(const std::string& name) {
+  std::error_code ignored;
   std::ifstream file(name, std::ios::binary);
-  if (!file) throw ql::Error(ql::ErrorCode::io, name + ": cannot be read");
+  if (!file || std::filesystem::is_directory(name, ignored))
+    throw ql::Error(ql::ErrorCode::io, "--ids @" + name + ": cannot be read");
   const auto json = nlohmann::ordered_json::parse(file, nullptr, false);
   const auto reject = [&](const std::string& found) -> ql::Error {
     return {ql::ErrorCode::bad_file, name, found, "a JSON array of token ids"};
@@ -86,7 +89,13 @@ void tokenize(const Options& options) {
 
 void detokenize(const Options& options) {
   const std::vector<int> ids = parse_ids(options.ids, "--ids");
-  const std::string text = open_tokenizer(options).decode(ids);
+  const ql::Tokenizer tokenizer = open_tokenizer(options);
+  for (const int id : ids) {
+    if (id < tokenizer.vocab_size()) continue;
+    throw ql::Error(ql::ErrorCode::bad_argument, "--ids", std::to_string(id),
+                    "ids below " + std::to_string(tokenizer.vocab_size()));
+  }
+  const std::string text = tokenizer.decode(ids);
   if (options.json) {
     std::cout << "{\"text\":" << json_value(text) << "}\n";
   } else {

@@ -4,6 +4,7 @@
 // find where two implementations part.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 
@@ -100,12 +101,23 @@ void write_file(const std::vector<Traced>& results, const std::string& path) {
   ql::write_safetensors(path, tensors);
 }
 
+/// Refuses to replace a file of the checkpoint that is being read.
+void check_output(const std::string& path, const ql::Checkpoint& files) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(files.directory())) {
+    if (path.empty() || !std::filesystem::equivalent(entry.path(), path, ignored)) continue;
+    throw ql::Error(ql::ErrorCode::bad_argument, "--out", "'" + path + "', a file of the checkpoint",
+                    "a name of its own");
+  }
+}
+
 }  // namespace
 
 void trace(const Options& options) {
   const std::vector<int> ids = parse_ids(options.ids, "--ids");
   if (ids.empty()) throw CLI::ValidationError("--ids", "found none, expected at least one token id");
   const ql::Checkpoint files(options.directory);
+  check_output(options.out, files);
   const programs::ProgramModel model = programs::open_model(files, options.run);
   auto session = model.new_session({.max_tokens = static_cast<Index>(ids.size())});
   Collector collector(options.all);
@@ -120,6 +132,7 @@ void trace(const Options& options) {
   model.trace(session, traced, sink);
   if (!options.out.empty()) {
     write_file(collector.results(), options.out);
+    if (options.json) std::cout << "{\"file\":" << json_value(options.out) << "}\n";
   } else if (options.json) {
     print_json(collector.results());
   } else {

@@ -71,3 +71,17 @@ TEST_CASE("nothing is written that could not be read") {
   });
   CHECK(fs::is_empty(place.path()));
 }
+
+TEST_CASE("only a regular file is replaced") {
+  const TempDirectory place;
+  const Bytes pool(4, std::byte{1});
+  const std::vector<NamedTensor> tensors = {{"a", {pool.data(), DType::u8, Shape{4}}}};
+  const fs::path path = place.path() / "out.safetensors";
+  write_safetensors(path, tensors);
+  write_safetensors(path, tensors);
+  fs::create_symlink(path, place.path() / "link");
+  fs::create_directory(place.path() / "directory");
+  CHECK_THROWS_AS(write_safetensors(place.path() / "link", tensors), Error);
+  CHECK_THROWS_AS(write_safetensors(place.path() / "directory", tensors), Error);
+  CHECK(fs::is_symlink(place.path() / "link"));
+}

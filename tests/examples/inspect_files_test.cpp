@@ -3,6 +3,7 @@
 // inspect config, tensors, tokenize, detokenize and template, wrong usage, and directories that are broken.
 #include <cstdint>
 #include <cstring>
+#include <sys/stat.h>
 
 #include "run_program.hpp"
 
@@ -48,6 +49,37 @@ TEST_CASE("inspect tensors lists names, types, shapes and places") {
     CHECK(tensor["offset"] == 8 + length + entry["data_offsets"][0].get<std::uint64_t>());
   }
   CHECK_THAT(run("inspect", {"tensors", tiny()}).out, has_text("model.embed_tokens.weight"));
+}
+
+TEST_CASE("inspect does not wait for pipes, replace what it reads or take ids that do not exist") {
+  const ScratchDirectory copy;
+  fs::copy(tiny(), copy.path());
+  const std::string directory = copy.path().string();
+  REQUIRE(mkfifo((directory + "/tokenizer.json").c_str(), 0600) == 0);
+  const Result piped = run("inspect", {"tokenize", directory, "--text", "x"});
+  CHECK(piped.status == 1);
+  CHECK_THAT(piped.err, has_text("tokenizer.json"));
+  const Result replaced =
+      run("inspect", {"trace", directory, "--ids", "1", "--out", directory + "/model.safetensors"});
+  CHECK(replaced.status == 1);
+  CHECK_THAT(replaced.err, has_text("--out"));
+  CHECK(run("inspect", {"logits", directory, "--ids", "1"}).status == 0);
+  const Result unknown = run("inspect", {"detokenize", demo(), "--ids", "99999999"});
+  CHECK(unknown.status == 1);
+  CHECK_THAT(unknown.err, has_text("99999999"));
+}
+
+TEST_CASE("inspect logits refuses weights that are not numbers") {
+  const ScratchDirectory copy;
+  fs::copy(tiny(), copy.path());
+  const std::string weights = (copy.path() / "model.safetensors").string();
+  std::string bytes = read_file(weights);
+  bytes.replace(bytes.size() - 200000, 200000, std::string(200000, '\xff'));
+  fs::remove(weights);
+  write_file(weights, bytes);
+  const Result broken = run("inspect", {"logits", copy.path().string(), "--ids", "1,2"});
+  CHECK(broken.status == 1);
+  CHECK_THAT(broken.err, has_text("NaN"));
 }
 
 TEST_CASE("inspect tokenize and detokenize are each other's inverse") {

@@ -107,6 +107,8 @@ TEST_CASE("a batch is used once between two clears, with sessions of its model")
   CHECK(batch.logits(0).rows() == 1);
   CHECK(batch.logits(1).rows() == 0);
   CHECK_THROWS_AS(batch.hidden(0), ql::Error);
+  CHECK_THROWS_WITH(batch.keep(true, true), has_text("cleared"));
+  CHECK_THROWS_AS(batch.hidden(0), ql::Error);
   CHECK_THROWS_AS(batch.logits(2), ql::Error);
   CHECK_THROWS_AS(batch.add(a, random_tokens(1, 1)), ql::Error);
   CHECK_THROWS_AS(model.forward(batch), ql::Error);

@@ -94,6 +94,12 @@ inline MappedFile::~MappedFile() {
 }
 
 inline OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code ignored;
+  const auto status = std::filesystem::symlink_status(path_, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw Error(ErrorCode::io, in_quotes(path_.string()), "a directory, link or device",
+                "a new name or a regular file to replace");
+  }
   const std::string stem = path_.string() + "." + std::to_string(::getpid());
   for (int attempt = 0; descriptor_ < 0 && attempt < 1000; ++attempt) {
     temporary_ = stem + "-" + std::to_string(attempt) + ".partial";

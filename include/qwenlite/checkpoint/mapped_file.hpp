@@ -73,7 +73,8 @@ class MappedFile {
 
 /// A file being written under a temporary name beside `path`. commit() flushes it to the disk and
 /// renames it, replacing what was there, so that a reader sees the old file or the new one and never
-/// half of it. Without commit() the temporary file is removed. Every failure throws `io`.
+/// half of it. Without commit() the temporary file is removed. Only a regular file is replaced, never a link
+/// or a device. Every failure throws `io`.
 class OutputFile {
  public:
   explicit OutputFile(std::filesystem::path path);

@@ -209,7 +209,7 @@ class Generation {
   const Model& model_;
   Session& session_;
   std::span<const int> prompt_;
-  const GenerateOptions& options_;
+  GenerateOptions options_;
   Sampler sampler_;
   std::vector<int> stop_ids_;
   Index most_ = 0;  // tokens to hand out at most

@@ -76,13 +76,15 @@ struct CpuFeatures {
 }
 
 /// The table of that name, if this CPU can run it; throws `unsupported` naming the choices otherwise.
-[[nodiscard]] inline const KernelTable& by_name(std::string_view name) {
+/// `asked_by` says in the message who asked.
+[[nodiscard]] inline const KernelTable& by_name(std::string_view name,
+                                                const char* asked_by = "instruction set") {
   std::string choices;
   for (const KernelTable* t : supported()) {
     if (t->name == name) return *t;
     choices += (choices.empty() ? "" : ", ") + std::string(t->name);
   }
-  throw Error(ErrorCode::unsupported, "instruction set", "'" + std::string(name) + "'",
+  throw Error(ErrorCode::unsupported, asked_by, "'" + std::string(name) + "'",
               "one that this CPU runs (" + choices + ")");
 }
 
@@ -96,7 +98,7 @@ struct Choice {
 [[nodiscard]] inline Choice choose(const char* forced) {
   Choice choice;
   if (forced != nullptr && *forced != '\0') {
-    choice = {&by_name(forced), "forced by QWENLITE_ISA"};
+    choice = {&by_name(forced, "QWENLITE_ISA"), "forced by QWENLITE_ISA"};
   } else {
     choice = {supported().back(), "the strongest this CPU runs"};
   }

@@ -34,7 +34,7 @@ class AlignedBuffer {
 
   [[nodiscard]] std::byte* data() const noexcept { return data_.get(); }
   [[nodiscard]] float* floats() const noexcept { return reinterpret_cast<float*>(data_.get()); }
-  [[nodiscard]] Index bytes() const noexcept { return bytes_; }
+  [[nodiscard]] Index bytes() const noexcept { return data_ != nullptr ? bytes_ : 0; }
 
  private:
   static constexpr std::align_val_t alignment{64};

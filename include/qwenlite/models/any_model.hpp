@@ -88,7 +88,7 @@ class AnyOf {
     void clear() noexcept {
       std::visit([](auto& batch) { batch.clear(); }, batch_);
     }
-    void keep(bool logits, bool hidden) noexcept {
+    void keep(bool logits, bool hidden) {
       std::visit([&](auto& batch) { batch.keep(logits, hidden); }, batch_);
     }
     [[nodiscard]] Index size() const noexcept {

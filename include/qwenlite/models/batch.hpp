@@ -61,8 +61,9 @@ class Batch {
   /// Removes all items and results. Needed between two forwards.
   void clear() noexcept;
 
-  /// Which kinds of results the next forward keeps.
-  void keep(bool logits, bool hidden) noexcept {
+  /// Which kinds of results the next forward keeps. Throws `bad_argument` between a forward and clear().
+  void keep(bool logits, bool hidden) {
+    require(!done_, "a batch must be cleared before other results are chosen");
     keep_logits_ = logits;
     keep_hidden_ = hidden;
   }
@@ -74,7 +75,8 @@ class Batch {
   [[nodiscard]] Index size() const noexcept { return static_cast<Index>(items_.size()); }
 
   /// Results of an item after the forward: [tokens asked for, vocab_size] and [.., hidden_size]. Valid
-  /// until clear(). Throws `bad_argument` when there are none.
+  /// until clear(). Throws `bad_argument` before the forward, and for a kind that it did not keep; an item
+  /// added with Logits::none has no rows.
   [[nodiscard]] ConstMatrix<float> logits(Index item) const {
     const Item& at = finished(item, keep_logits_);
     return read_only(workspace_.logits(at.first_result, at.results));

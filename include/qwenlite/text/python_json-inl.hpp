@@ -42,10 +42,10 @@ inline nlohmann::ordered_json parse(std::string_view text, std::string_view what
     throw Error(code, what, "JSON nested deeper than 64 levels", "at most 64");
   }
   try {
-    return nlohmann::ordered_json::parse(text.begin(), text.end());
-  } catch (const nlohmann::json::parse_error& e) {
+    return nlohmann::ordered_json::parse(text.data(), text.data() + text.size());
+  } catch (const nlohmann::ordered_json::parse_error& e) {
     throw Error(code, what, "broken JSON at byte " + std::to_string(e.byte), "one JSON value");
-  } catch (const nlohmann::json::exception& e) {
+  } catch (const nlohmann::ordered_json::exception& e) {
     throw Error(code, what, e.what(), "one JSON value");
   }
 }

@@ -22,6 +22,9 @@ namespace tokenizer_file {
 
 inline std::string read(const std::filesystem::path& path) {
   std::error_code failure;
+  if (!std::filesystem::is_regular_file(path, failure)) {  // opening a pipe would wait for its writer
+    throw Error(ErrorCode::io, path.string(), "no regular file", "a tokenizer file");
+  }
   const auto size = std::filesystem::file_size(path, failure);
   std::ifstream file(path, std::ios::binary);
   if (failure || !file) throw Error(ErrorCode::io, path.string(), "no readable file", "a tokenizer file");
@@ -34,9 +37,13 @@ inline std::string read(const std::filesystem::path& path) {
   return text;
 }
 
+inline void read_events(std::string_view json, nlohmann::json_sax<nlohmann::ordered_json>& events) {
+  nlohmann::ordered_json::sax_parse(json.data(), json.data() + json.size(), &events);
+}
+
 inline TokenizerFile parse(std::string_view json, std::string name) {
   SaxReader reader(std::move(name), SaxReader::Document::tokenizer_json, json.size());
-  nlohmann::ordered_json::sax_parse(json.begin(), json.end(), &reader);
+  read_events(json, reader);
   return reader.take();
 }
 
@@ -60,7 +67,7 @@ inline void parse_merges(std::string_view text, TokenizerFile& file) {
 inline TokenizerFile parse_pair(std::string_view vocab_json, std::string_view merges_txt,
                                 const TokenizerConfig& config) {
   SaxReader reader("vocab.json", SaxReader::Document::vocab_json, vocab_json.size());
-  nlohmann::ordered_json::sax_parse(vocab_json.begin(), vocab_json.end(), &reader);
+  read_events(vocab_json, reader);
   TokenizerFile file = reader.take();
   parse_merges(merges_txt, file);
   const std::string_view regex =

@@ -66,8 +66,9 @@ struct Setting {
 
 // ------------------------------------------------------------------------------------------ reader
 
-/// Handler for nlohmann's sax_parse. Events return true; whatever is wrong throws.
-class SaxReader {
+/// Handler of parser events, which return true; whatever is wrong throws. It is used through the virtual
+/// interface, so that the parser is compiled once for all handlers of the library.
+class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
  public:
   enum class Document : std::uint8_t { tokenizer_json, vocab_json };
 
@@ -92,17 +93,17 @@ class SaxReader {
   }
 
   // Names and types of the events below are the parser's.
-  bool null() { return scalar("null"); }
-  bool boolean(bool value) {
+  bool null() override { return scalar("null"); }
+  bool boolean(bool value) override {
     if (place() != Place::added_token) return scalar(value ? "true" : "false");
     bool* flag = token_.flag(key_);
     if (flag != nullptr) *flag = value;
     return flag != nullptr || scalar(value ? "true" : "false");
   }
-  bool number_integer(std::int64_t value) {
+  bool number_integer(number_integer_t value) override {
     return value < 0 ? scalar(std::to_string(value)) : number_unsigned(static_cast<std::uint64_t>(value));
   }
-  bool number_unsigned(std::uint64_t value) {
+  bool number_unsigned(number_unsigned_t value) override {
     const bool is_id = place() == Place::vocabulary || (place() == Place::added_token && key_ == "id");
     if (!is_id) return scalar(std::to_string(value));
     if (value > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) {
@@ -115,10 +116,10 @@ class SaxReader {
     }
     return true;
   }
-  bool number_float(double value, const std::string& text) {
+  bool number_float(number_float_t value, const string_t& text) override {
     return scalar(text.empty() ? std::to_string(value) : text);
   }
-  bool string(std::string& value) {
+  bool string(string_t& value) override {
     switch (place()) {
       case Place::merges: add_merge(value); return true;
       case Place::merge_pair: add_merge_part(value); return true;
@@ -129,9 +130,9 @@ class SaxReader {
       default: return scalar("\"" + value + "\"");
     }
   }
-  bool binary(std::vector<std::uint8_t>& /*unused*/) { return true; }  // JSON text has none
+  bool binary(binary_t& /*unused*/) override { return true; }  // JSON text has none
 
-  bool key(std::string& name) {
+  bool key(string_t& name) override {
     Level& level = levels_.back();
     if (level.place == Place::vocabulary) {
       if (!append_token(file_.tokens, name)) {
@@ -148,7 +149,7 @@ class SaxReader {
     return true;
   }
 
-  bool start_object(std::size_t /*unused*/) {
+  bool start_object(std::size_t /*unused*/) override {
     const Place outer = begin_value();
     if (outer == Place::added_tokens) {
       token_ = RawAddedToken{};
@@ -161,14 +162,14 @@ class SaxReader {
     seen_vocabulary_ = true;
     return push(Place::vocabulary, false);
   }
-  bool end_object() {
+  bool end_object() override {
     if (levels_.back().place == Place::added_token) {
       file_.added.push_back(token_.checked(file_.name + " " + where()));
     }
     levels_.pop_back();
     return true;
   }
-  bool start_array(std::size_t /*unused*/) {
+  bool start_array(std::size_t /*unused*/) override {
     const Place outer = begin_value();
     if (outer == Place::merges) {
       pair_parts_ = 0;
@@ -181,15 +182,15 @@ class SaxReader {
     }
     return push(levels_.size() == 1 && path_ == "added_tokens" ? Place::added_tokens : Place::other, true);
   }
-  bool end_array() {
+  bool end_array() override {
     if (levels_.back().place == Place::merge_pair && pair_parts_ != 2) {
       fail(where(), std::to_string(pair_parts_) + " parts", "two");
     }
     levels_.pop_back();
     return true;
   }
-  template <class Exception>
-  bool parse_error(std::size_t position, const std::string& /*unused*/, const Exception& /*unused*/) {
+  bool parse_error(std::size_t position, const std::string& /*unused*/,
+                   const nlohmann::ordered_json::exception& /*unused*/) override {
     throw Error(ErrorCode::bad_file, file_.name, "broken JSON at byte " + std::to_string(position),
                 "one complete JSON object");
   }
