@@ -94,7 +94,7 @@ Rows in_company(const Network& network, const std::vector<int>& tokens, Index pl
 
 }  // namespace
 
-TEST_CASE("logits have the same bits in any chunks, steps and company", "[bits][slow]") {
+TEST_CASE("logits have the same bits in any chunks, steps and company", "[bits]") {
   const std::vector<int> tokens = random_tokens(100, 1);
   for_each_way([&](const Way& way) {
     const auto whole = open_network(way);
@@ -169,7 +169,7 @@ TEST_CASE("logits have the same bits in any cache of the same format", "[bits]")
   });
 }
 
-TEST_CASE("long sequences have the same bits in prefill and decode", "[bits][slow]") {
+TEST_CASE("long sequences have the same bits in prefill and decode", "[bits]") {
   const std::vector<int> tokens = random_tokens(1100, 6);  // more than one span of attention
   const std::array<Index, 6> last{1094, 1095, 1096, 1097, 1098, 1099};
   for (const ql::kernels::KernelTable* table : ql::kernels::supported()) {
