@@ -72,7 +72,7 @@ if(QWENLITE_QEMU AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   foreach(program IN LISTS test_programs)
     string(REPLACE "test_" "nehalem." name ${program})
     add_test(NAME ${name} COMMAND "${QWENLITE_QEMU}" -cpu Nehalem $<TARGET_FILE:${program}>
-      "~[slow]~[bits]")
+      "~[slow]~[bits]~[thorough]")
     set_tests_properties(${name} PROPERTIES LABELS slow TIMEOUT 3600)
   endforeach()
 else()
