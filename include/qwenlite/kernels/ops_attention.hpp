@@ -12,17 +12,6 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace kernels {
 
-/// A partial attention result of up to sixteen rows: [16] maximum, [16] sum, [16][head_dim] output.
-struct PartialResult {
-  float* max;
-  float* sum;
-  float* out;
-
-  explicit PartialResult(float* memory)
-      : max(memory), sum(memory + max_query_rows), out(memory + 2 * max_query_rows) {}
-  static constexpr Index floats(Index head_dim) { return max_query_rows * (head_dim + 2); }
-};
-
 /// The query rows of one task: `positions` tokens by `heads` query heads of one key/value head.
 struct QueryTile {
   Index first_token = 0;  ///< within the piece

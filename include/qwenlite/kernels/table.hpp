@@ -80,6 +80,17 @@ struct SpanArgs {
 };
 inline constexpr Index max_query_rows = 16;
 
+/// A partial attention result of up to sixteen rows: [16] maximum, [16] sum, [16][head_dim] output.
+struct PartialResult {
+  float* max;
+  float* sum;
+  float* out;
+
+  explicit PartialResult(float* memory)
+      : max(memory), sum(memory + max_query_rows), out(memory + 2 * max_query_rows) {}
+  static constexpr Index floats(Index head_dim) { return max_query_rows * (head_dim + 2); }
+};
+
 /// Folds a later span's partial result into an earlier one's, in place.
 struct MergeArgs {
   float* max = nullptr;
