@@ -101,7 +101,7 @@ struct F8E5M2 {
 };
 
 inline F16::operator float() const noexcept {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16U;
+  const std::uint32_t sign = (bits & 0x8000U) << 16U;
   const std::uint32_t exponent = (bits >> 10U) & 0x1FU;
   const std::uint32_t mantissa = bits & 0x3FFU;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000U | (mantissa << 13U));
@@ -240,9 +240,10 @@ class Shape {
     std::string text = "[";
     for (Index i = 0; i < rank_; ++i) {
       if (i != 0) text += ", ";
-      text += std::to_string((*this)[i]);
+      MessagePart((*this)[i]).append_to(text);
     }
-    return text + "]";
+    text += ']';
+    return text;
   }
 
  private:

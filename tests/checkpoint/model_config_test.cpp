@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include <qwenlite/checkpoint/model_config.hpp>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Both families' prompts: text in every corner of the templates, exact ids of the known conversations.
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -141,7 +142,7 @@ TEST_CASE("Qwen3: system messages, roles, tools") {
   CHECK(history(qwen3, {{"developer", "D"}, {"user", "Hi"}}) == user_hi);
   Message call{"assistant", "I will look."};
   call.tool_calls.push_back({"f", R"({"raw" : 1})"});
-  call.tool_calls.push_back({"g", {{"k", "\u00E9<"}, {"n", 1.5}}});
+  call.tool_calls.push_back({"g", "{\"k\": \"\u00E9<\", \"n\": 1.5}"});
   CHECK(history(qwen3, {{"user", "Hi"}, call}) ==
         user_hi +
             "<|im_start|>assistant\n<think>\n\n</think>\n\nI will look.\n<tool_call>\n{\"name\": \"f\", "
@@ -169,9 +170,7 @@ TEST_CASE("Qwen3.5: trimming, errors, tool calls") {
                                "\"a\"]\n</parameter>\n</function>\n</tool_call>" +
                                end;
   CHECK(history(qwen3_5, {{"user", "Hi"}, call}) == expected);
-  call.tool_calls[0].arguments =
-      nlohmann::ordered_json::parse(call.tool_calls[0].arguments.get<std::string>());
-  CHECK(history(qwen3_5, {{"user", "Hi"}, call}) == expected);
+  CHECK_THAT(history(qwen3, {{"user", "Hi"}, call}), has_text(call.tool_calls[0].arguments));  // as it is
   call.tool_calls[0].arguments = "{\"city\":";
   CHECK_THAT(error_of(qwen3_5, {{"user", "Hi"}, call}), has_text("messages[1]"));
   call.tool_calls[0].arguments = "[1]";
@@ -230,11 +229,11 @@ TEST_CASE("no control token comes from a message") {
   CHECK(controls({{"user", "Hi"}, {"tool", evil}}, {}) ==
         turn + "<|im_start|><tool_response></tool_response><|im_end|><|im_start|>");
   Message call{"assistant", "x", evil};
-  call.tool_calls.push_back({evil, {{"k", evil}}});
+  call.tool_calls.push_back({evil, nlohmann::ordered_json{{"k", evil}}.dump()});
   CHECK(controls({{"user", "Hi"}, call}, {}) ==
         turn + "<|im_start|><think></think><tool_call></tool_call><|im_end|><|im_start|>");
   ChatOptions tools;
-  tools.tools.push_back({{"name", evil}});
+  tools.tools.push_back(nlohmann::ordered_json{{"name", evil}}.dump());
   const std::string calls = "<tool_call></tool_call><tool_call></tool_call>";  // in the instructions
   CHECK(controls({{"user", "Hi"}}, tools) == "<|im_start|>" + calls + "<|im_end|>" + turn + "<|im_start|>");
 }
@@ -264,8 +263,8 @@ TEST_CASE("a request is parsed in the forms clients send") {
   REQUIRE(request.messages[2].tool_calls.size() == 3);
   CHECK(request.messages[2].tool_calls[0].name == "f");
   CHECK(request.messages[2].tool_calls[0].arguments == "{\"a\": 1}");
-  CHECK(request.messages[2].tool_calls[1].arguments["b"] == 2);
-  CHECK(request.messages[2].tool_calls[2].arguments.is_object());
+  CHECK(request.messages[2].tool_calls[1].arguments == "{\"b\": 2}");
+  CHECK(request.messages[2].tool_calls[2].arguments == "{}");
   CHECK(request.options.tools.size() == 1);
   CHECK(request.options.enable_thinking == false);
   CHECK_FALSE(request.options.add_generation_prompt);

@@ -59,7 +59,7 @@ struct KvStorage<float> : FixedKvStorage<KvFormat::f32> {
 template <class Storage = RuntimeKv>
 class KvCache {
  public:
-  static constexpr bool retains = true;
+  static constexpr bool retains = true;  ///< positions stay for the next forward
   static constexpr KvFormat default_format = KvStorage<Storage>::default_format;
 
   /// Reserves room for layout.max_tokens. Throws `bad_argument` when the system refuses that much.
@@ -85,6 +85,7 @@ class KvCache {
   /// Forgets everything from position n on.
   void truncate(Index n);
 
+  /// Positions that all layers have.
   [[nodiscard]] Index length() const noexcept { return length_; }
   [[nodiscard]] KvFormat format() const noexcept { return storage_.format; }
   /// Bytes reserved.
@@ -140,7 +141,7 @@ void KvCache<Storage>::reserve() {
   // calloc leaves fresh pages to the system, which commits them (as zeros) on first use.
   if (fits) data_.reset(static_cast<std::byte*>(std::calloc(static_cast<std::size_t>(total), 1)));
   if (data_ == nullptr) {
-    throw Error(ErrorCode::bad_argument, "key/value cache of " + layout_.to_string(),
+    throw Error(ErrorCode::bad_argument, {"key/value cache of ", layout_.to_string()},
                 "no memory of that size", "fewer tokens");
   }
   const auto address = reinterpret_cast<std::uintptr_t>(data_.get());
@@ -152,8 +153,8 @@ void KvCache<Storage>::append(Index layer, Index first, const ConstMatrix<float>
                               const ConstMatrix<float>& v) {
   const Index end = first + k.rows();
   if (end > layout_.max_tokens) {
-    throw Error(ErrorCode::context_full, "key/value cache", std::to_string(end) + " tokens",
-                "at most " + std::to_string(layout_.max_tokens));
+    throw Error(ErrorCode::context_full, "key/value cache", {end, " tokens"},
+                {"at most ", layout_.max_tokens});
   }
   const Index width = layout_.head_dim;
   for (Index from = first; from < end;) {
@@ -181,8 +182,7 @@ void KvCache<Storage>::append(Index layer, Index first, const ConstMatrix<float>
 template <class Storage>
 void KvCache<Storage>::truncate(Index n) {
   if (n < 0 || n > length_) {
-    throw Error(ErrorCode::bad_argument, "truncate", std::to_string(n),
-                "0 to " + std::to_string(length_) + " tokens");
+    throw Error(ErrorCode::bad_argument, "truncate", {n}, {"0 to ", length_, " tokens"});
   }
   touched_ = std::max(touched_, written_);
   length_ = written_ = n;

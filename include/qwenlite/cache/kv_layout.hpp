@@ -30,8 +30,7 @@ struct KvLayout {
   }
 
   [[nodiscard]] std::string to_string() const {
-    return std::to_string(layers) + " layers, " + std::to_string(kv_heads) + " heads of " +
-           std::to_string(head_dim) + ", " + std::to_string(max_tokens) + " tokens";
+    return joined({layers, " layers, ", kv_heads, " heads of ", head_dim, ", ", max_tokens, " tokens"});
   }
 };
 

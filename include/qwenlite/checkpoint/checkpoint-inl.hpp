@@ -11,7 +11,7 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-inline Checkpoint::Checkpoint(const std::filesystem::path& directory, CheckpointOptions options)
+QWENLITE_INLINE Checkpoint::Checkpoint(const std::filesystem::path& directory, CheckpointOptions options)
     : directory_(directory) {
   constexpr Index max_json_bytes = 16'000'000;
   const ModelDirectory files(directory);
@@ -34,14 +34,14 @@ inline Checkpoint::Checkpoint(const std::filesystem::path& directory, Checkpoint
   tensors_ = std::make_shared<const TensorFiles>(files, options.read_mode);
 }
 
-inline Checkpoint::Checkpoint(const CheckpointMemory& memory) {
+QWENLITE_INLINE Checkpoint::Checkpoint(const CheckpointMemory& memory) {
   read_configs({memory.config, "config.json"}, {memory.generation_config, "generation_config.json"},
                {memory.tokenizer_config, "tokenizer_config.json"});
   tensors_ = std::make_shared<const TensorFiles>(memory.tensors);
 }
 
-inline void Checkpoint::read_configs(const JsonText& config, const JsonText& generation,
-                                     const JsonText& tokenizer) {
+QWENLITE_INLINE void Checkpoint::read_configs(const JsonText& config, const JsonText& generation,
+                                              const JsonText& tokenizer) {
   config_ = parse_model_config(config, warnings_);
   if (!generation.text.empty()) defaults_ = parse_generation_config(generation);
   TokenizerFacts facts;
@@ -50,11 +50,11 @@ inline void Checkpoint::read_configs(const JsonText& config, const JsonText& gen
   collect_stop_ids(facts);
 }
 
-inline void Checkpoint::collect_stop_ids(const TokenizerFacts& tokenizer) {
+QWENLITE_INLINE void Checkpoint::collect_stop_ids(const TokenizerFacts& tokenizer) {
   const auto add = [this](int id) {
     if (id >= config_.vocab_size) {
-      warnings_.push_back("end-of-sequence id " + std::to_string(id) + " lies beyond vocab_size " +
-                          std::to_string(config_.vocab_size) + "; ignored");
+      warnings_.push_back(
+          joined({"end-of-sequence id ", id, " lies beyond vocab_size ", config_.vocab_size, "; ignored"}));
     } else if (std::find(stop_ids_.begin(), stop_ids_.end(), id) == stop_ids_.end()) {
       stop_ids_.push_back(id);
     }

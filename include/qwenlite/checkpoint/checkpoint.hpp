@@ -22,8 +22,9 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
+/// How the weight files are opened.
 struct CheckpointOptions {
-  ReadMode read_mode = ReadMode::map;
+  ReadMode read_mode = ReadMode::map;  ///< mapped and read on use, or read into memory at once
 };
 
 /// A checkpoint linked into a program or received over a wire. The JSON texts are copied from; the
@@ -35,6 +36,7 @@ struct CheckpointMemory {
   std::span<const NamedBytes> tensors;      ///< one or more safetensors files
 };
 
+/// An opened model directory. Copies share the files.
 class Checkpoint {
  public:
   /// Opens a directory. Throws `io` for what is missing or unreadable, `bad_file`, `bad_config` or
@@ -47,9 +49,12 @@ class Checkpoint {
   /// The directory as given; empty when opened from memory.
   [[nodiscard]] const std::filesystem::path& directory() const noexcept { return directory_; }
 
+  /// config.json.
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
+  /// generation_config.json; all fields empty when it is absent.
   [[nodiscard]] const GenerationDefaults& generation_defaults() const noexcept { return defaults_; }
 
+  /// All tensors, as the files have them.
   [[nodiscard]] const TensorFiles& tensors() const noexcept { return *tensors_; }
 
   /// Lookup over all tensors, with a fresh note of which were taken. Keeps the files open.

@@ -27,7 +27,8 @@ inline namespace QWENLITE_ABI {
     out += "...";
     append(text.substr(text.size() - half));
   }
-  return out + "'";
+  out += '\'';
+  return out;
 }
 
 }  // namespace QWENLITE_ABI

@@ -32,13 +32,15 @@ namespace json_text {
     case Json::value_t::null: return "null";
     case Json::value_t::boolean: return value.get<bool>() ? "true" : "false";
     case Json::value_t::string: return in_quotes(value.get_ref<const std::string&>());
-    case Json::value_t::number_integer: return std::to_string(value.get<std::int64_t>());
-    case Json::value_t::number_unsigned: return std::to_string(value.get<std::uint64_t>());
+    case Json::value_t::number_integer: return joined({value.get<std::int64_t>()});
+    case Json::value_t::number_unsigned: return joined({value.get<std::uint64_t>()});
     case Json::value_t::number_float: return number_text(value.get<double>());
-    case Json::value_t::array: return "a list of " + std::to_string(value.size());
+    case Json::value_t::array: return joined({"a list of ", value.size()});
     case Json::value_t::object: return "an object";
-    default: return "something else";
+    case Json::value_t::binary:
+    case Json::value_t::discarded: break;
   }
+  return "something else";
 }
 
 struct IndexRange {
@@ -53,15 +55,15 @@ struct NumberRange {
   bool open_below = false;
 };
 
+/// A view of one object of a file, and of the objects around it: whatever it is made from outlives it.
 class Fields {
  public:
-  /// `object` is a JSON object that outlives this; `file` is for messages; `path` is "" or "OUTER.".
-  Fields(const Json& object, std::string file, std::string path = "")
-      : object_(&object), file_(std::move(file)), path_(std::move(path)) {}
+  /// `object` is a JSON object; `file` is for messages.
+  Fields(const Json& object, std::string_view file) : object_(&object), file_(file) {}
 
   [[nodiscard]] const Json* find(const char* name) const {
-    const auto found = object_->find(name);
-    return found == object_->end() || found->is_null() ? nullptr : &*found;
+    const Json* found = member(*object_, name);
+    return found == nullptr || found->is_null() ? nullptr : found;
   }
 
   [[nodiscard]] std::optional<Index> integer(const char* name, IndexRange range) const {
@@ -106,7 +108,10 @@ class Fields {
     const Json* value = find(name);
     if (value == nullptr) return std::nullopt;
     if (!value->is_object()) reject(name, describe(*value), "an object");
-    return Fields(*value, file_, path_ + name + ".");
+    Fields inner(*value, file_);
+    inner.outer_ = this;
+    inner.name_ = name;
+    return inner;
   }
 
   [[nodiscard]] const Json& required(const char* name, const char* expected) const {
@@ -121,38 +126,43 @@ class Fields {
                                                  : value.is_number_integer();
     const Index found = fits ? value.get<Index>() : 0;
     if (!fits || found < range.least || found > range.most) {
-      reject(name, describe(value),
-             "an integer from " + std::to_string(range.least) + " to " + std::to_string(range.most));
+      reject(name, describe(value), {"an integer from ", range.least, " to ", range.most});
     }
     return found;
   }
 
-  /// "FILE: field 'PATH.NAME'".
-  [[nodiscard]] std::string where(const char* name) const {
-    return file_ + ": field " + in_quotes(path_ + name);
+  /// "FILE: field 'OUTER.NAME'".
+  [[nodiscard]] std::string where(std::string_view name) const {
+    std::string path(name);
+    for (const Fields* inner = this; inner->outer_ != nullptr; inner = inner->outer_) {
+      path.insert(0, joined({inner->name_, "."}));
+    }
+    return joined({file_, ": field ", in_quotes(path)});
   }
-  [[noreturn]] void reject(const char* name, const std::string& found, const std::string& expected,
+  [[noreturn]] void reject(std::string_view name, const MessageText& found, const MessageText& expected,
                            ErrorCode code = ErrorCode::bad_config) const {
     throw Error(code, where(name), found, expected);
   }
 
   [[nodiscard]] const Json& json() const noexcept { return *object_; }
-  [[nodiscard]] const std::string& file() const noexcept { return file_; }
+  [[nodiscard]] std::string_view file() const noexcept { return file_; }
 
  private:
   [[nodiscard]] static std::string text_of(NumberRange range) {
     constexpr double limit = std::numeric_limits<double>::max();
     std::string text = "a number";
-    if (range.least > -limit)
-      text += (range.open_below ? " above " : " of at least ") + number_text(range.least);
-    if (range.least > -limit && range.most < limit) text += " and";
-    if (range.most < limit) text += " of at most " + number_text(range.most);
+    const bool has_least = range.least > -limit;
+    const bool has_most = range.most < limit;
+    if (has_least)
+      text.append(range.open_below ? " above " : " of at least ").append(number_text(range.least));
+    if (has_most) text.append(has_least ? " and" : "").append(" of at most ").append(number_text(range.most));
     return text;
   }
 
   const Json* object_;
-  std::string file_;
-  std::string path_;
+  std::string_view file_;
+  const Fields* outer_ = nullptr;  // of which this is the field name_; null at top level
+  const char* name_ = "";
 };
 
 }  // namespace json_text

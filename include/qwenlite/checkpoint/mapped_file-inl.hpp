@@ -35,7 +35,7 @@ struct Descriptor {
 /// Throws `io`: "'FILE': cannot ACTION: REASON" with the reason of the last failed call.
 [[noreturn]] inline void fail(const std::string& name, const char* action) {
   const std::string reason = std::generic_category().message(errno);
-  throw Error(ErrorCode::io, name + ": cannot " + action + ": " + reason);
+  throw Error(ErrorCode::io, {name, ": cannot ", action, ": ", reason});
 }
 
 /// One call moves less than 2 GiB on Linux, so large files take several.
@@ -43,7 +43,7 @@ inline constexpr std::size_t transfer_limit = std::size_t{1} << 30U;
 
 }  // namespace files
 
-inline MappedFile::MappedFile(const std::filesystem::path& path, ReadMode mode, Index max_bytes) {
+QWENLITE_INLINE MappedFile::MappedFile(const std::filesystem::path& path, ReadMode mode, Index max_bytes) {
   const std::string name = in_quotes(path.string());
   // O_NONBLOCK: opening a named pipe must report that it is no regular file, not wait for a writer.
   const files::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -52,8 +52,7 @@ inline MappedFile::MappedFile(const std::filesystem::path& path, ReadMode mode, 
   if (::fstat(file.value, &status) != 0) files::fail(name, "read its size");
   if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::io, name, "something else", "a regular file");
   if (status.st_size > max_bytes) {
-    throw Error(ErrorCode::bad_file, name, std::to_string(status.st_size) + " bytes",
-                "at most " + std::to_string(max_bytes));
+    throw Error(ErrorCode::bad_file, name, {status.st_size, " bytes"}, {"at most ", max_bytes});
   }
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;  // an empty range cannot be mapped
@@ -64,14 +63,14 @@ inline MappedFile::MappedFile(const std::filesystem::path& path, ReadMode mode, 
   }
 }
 
-inline void MappedFile::map(int descriptor, const std::string& name) {
+QWENLITE_INLINE void MappedFile::map(int descriptor, const std::string& name) {
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
   if (address == MAP_FAILED) files::fail(name, "map it");
   data_ = static_cast<const std::byte*>(address);
   mapped_ = true;
 }
 
-inline void MappedFile::read(int descriptor, const std::string& name) {
+QWENLITE_INLINE void MappedFile::read(int descriptor, const std::string& name) {
   owned_ = std::make_unique_for_overwrite<std::byte[]>(size_);
   data_ = owned_.get();
   std::size_t done = 0;
@@ -81,35 +80,35 @@ inline void MappedFile::read(int descriptor, const std::string& name) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) files::fail(name, "read it");
     if (got == 0) {
-      throw Error(ErrorCode::io, name + ": ended after " + std::to_string(done) + " of " +
-                                     std::to_string(size_) + " bytes: it was shortened while being read");
+      throw Error(ErrorCode::io,
+                  {name, ": ended after ", done, " of ", size_, " bytes: it was shortened while being read"});
     }
     done += static_cast<std::size_t>(got);
   }
 }
 
-inline MappedFile::~MappedFile() {
+QWENLITE_INLINE MappedFile::~MappedFile() {
   // munmap wants the address it gave out as a pointer to mutable memory; nothing is written.
   if (mapped_) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-inline OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {
+QWENLITE_INLINE OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code ignored;
   const auto status = std::filesystem::symlink_status(path_, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     throw Error(ErrorCode::io, in_quotes(path_.string()), "a directory, link or device",
                 "a new name or a regular file to replace");
   }
-  const std::string stem = path_.string() + "." + std::to_string(::getpid());
+  const std::string stem = joined({path_.string(), ".", ::getpid()});
   for (int attempt = 0; descriptor_ < 0 && attempt < 1000; ++attempt) {
-    temporary_ = stem + "-" + std::to_string(attempt) + ".partial";
+    temporary_ = joined({stem, "-", attempt, ".partial"});
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno != EEXIST) fail("create it");
   }
   if (descriptor_ < 0) fail("create it");
 }
 
-inline void OutputFile::write(std::span<const std::byte> bytes) {
+QWENLITE_INLINE void OutputFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::size_t wanted = std::min(bytes.size(), files::transfer_limit);
     const ssize_t put = ::write(descriptor_, bytes.data(), wanted);
@@ -119,7 +118,7 @@ inline void OutputFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-inline void OutputFile::commit() {
+QWENLITE_INLINE void OutputFile::commit() {
   if (::fsync(descriptor_) != 0) fail("flush it");
   const int closed = ::close(std::exchange(descriptor_, -1));
   if (closed != 0) fail("close it");
@@ -127,11 +126,11 @@ inline void OutputFile::commit() {
   temporary_.clear();
 }
 
-inline void OutputFile::fail(const char* action) const {
+QWENLITE_INLINE void OutputFile::fail(const char* action) const {
   files::fail(in_quotes(path_.string()), action);
 }
 
-inline OutputFile::~OutputFile() {
+QWENLITE_INLINE OutputFile::~OutputFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }

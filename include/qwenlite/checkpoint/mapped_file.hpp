@@ -50,6 +50,7 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
+  /// The whole content.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
 
   /// Bytes of address space mapped from a file: 0 unless opened with ReadMode::map.

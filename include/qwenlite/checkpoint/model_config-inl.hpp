@@ -19,6 +19,7 @@ inline namespace QWENLITE_ABI {
 namespace config_fields {
 
 using json_text::describe;
+using json_text::is_text;
 using json_text::Json;
 
 inline constexpr Index max_token_id = std::numeric_limits<int>::max();
@@ -31,7 +32,7 @@ inline void check_family(const Fields& root, const Fields& text) {
 
   if (const Json* names = root.find("architectures")) {
     const auto known = [](const Json& name) {
-      return name.is_string() && (name == "Qwen3ForCausalLM" || name == "Qwen3Model");
+      return is_text(name, "Qwen3ForCausalLM") || is_text(name, "Qwen3Model");
     };
     if (!names->is_array()) root.reject("architectures", describe(*names), "a list of names");
     if (!names->empty() && std::none_of(names->begin(), names->end(), known)) {
@@ -45,7 +46,7 @@ inline void check_variations(const Fields& root, const Fields& text) {
   for (const char* name :
        {"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
     const Json* value = text.find(name);
-    if (value != nullptr && *value != 0) {
+    if (value != nullptr && !(value->is_number() && value->get<double>() == 0)) {
       text.reject(name, describe(*value), "a dense network, without experts", ErrorCode::unsupported);
     }
   }
@@ -67,11 +68,10 @@ inline void check_layer_types(const Fields& text, Index layers) {
   const Json* types = text.find("layer_types");
   if (types == nullptr) return;
   if (!types->is_array() || std::ssize(*types) != layers) {
-    text.reject("layer_types", describe(*types),
-                "a list of " + std::to_string(layers) + " (num_hidden_layers)");
+    text.reject("layer_types", describe(*types), {"a list of ", layers, " (num_hidden_layers)"});
   }
   for (const Json& type : *types) {
-    if (type != "full_attention") {
+    if (!is_text(type, "full_attention")) {
       text.reject("layer_types", describe(type), "'full_attention'", ErrorCode::unsupported);
     }
   }
@@ -91,20 +91,19 @@ inline void read_sizes(const Fields& text, ModelConfig& config) {
 
   const Index heads = config.num_attention_heads;
   if (heads % config.num_key_value_heads != 0) {
-    text.reject("num_key_value_heads", std::to_string(config.num_key_value_heads),
-                "a divisor of num_attention_heads, " + std::to_string(heads));
+    text.reject("num_key_value_heads", {config.num_key_value_heads},
+                {"a divisor of num_attention_heads, ", heads});
   }
   const auto head_dim = text.integer("head_dim", {1, limits::head_dim});
   if (!head_dim && config.hidden_size % heads != 0) {
     text.reject("head_dim", "nothing",
-                "a value, since hidden_size " + std::to_string(config.hidden_size) +
-                    " is no multiple of num_attention_heads " + std::to_string(heads));
+                {"a value, since hidden_size ", config.hidden_size, " is no multiple of num_attention_heads ",
+                 heads});
   }
   config.head_dim = head_dim.value_or(config.hidden_size / heads);
   if (config.head_dim % 2 != 0 || config.head_dim > limits::head_dim) {
-    text.reject(
-        "head_dim", std::to_string(config.head_dim),
-        "an even number of at most " + std::to_string(limits::head_dim) + " (dimensions turn in pairs)");
+    text.reject("head_dim", {config.head_dim},
+                {"an even number of at most ", limits::head_dim, " (dimensions turn in pairs)"});
   }
 }
 
@@ -162,7 +161,7 @@ inline void read_tokens(const Fields& root, const Fields& text, ModelConfig& con
 
 }  // namespace config_fields
 
-inline ModelConfig parse_model_config(const JsonText& file, std::vector<std::string>& warnings) {
+QWENLITE_INLINE ModelConfig parse_model_config(const JsonText& file, std::vector<std::string>& warnings) {
   namespace fields = config_fields;
   const std::string name = in_quotes(file.name);
   const json_text::Json json = json_text::parse_object(file.text, name);
@@ -187,7 +186,7 @@ inline ModelConfig parse_model_config(const JsonText& file, std::vector<std::str
   return config;
 }
 
-inline GenerationDefaults parse_generation_config(const JsonText& file) {
+QWENLITE_INLINE GenerationDefaults parse_generation_config(const JsonText& file) {
   namespace fields = config_fields;
   const std::string name = in_quotes(file.name);
   const json_text::Json json = json_text::parse_object(file.text, name);
@@ -207,7 +206,8 @@ inline GenerationDefaults parse_generation_config(const JsonText& file) {
   return defaults;
 }
 
-inline TokenizerFacts parse_tokenizer_config(const JsonText& file, std::vector<std::string>& warnings) {
+QWENLITE_INLINE TokenizerFacts parse_tokenizer_config(const JsonText& file,
+                                                      std::vector<std::string>& warnings) {
   const std::string name = in_quotes(file.name);
   const json_text::Json json = json_text::parse_object(file.text, name);
   const json_text::Fields root(json, name);
@@ -219,20 +219,20 @@ inline TokenizerFacts parse_tokenizer_config(const JsonText& file, std::vector<s
   TokenizerFacts facts;
   const auto added = root.object("added_tokens_decoder");
   if (!added) return facts;
-  for (const auto& [key, value] : added->json().items()) {
+  for (const auto& [key, value] : added->json().get_ref<const json_text::Json::object_t&>()) {
     int id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || id < 0) {
-      root.reject("added_tokens_decoder", "the key " + in_quotes(key), "token ids");
+      root.reject("added_tokens_decoder", {"the key ", in_quotes(key)}, "token ids");
     }
     facts.token_count = std::max(facts.token_count.value_or(0), static_cast<Index>(id) + 1);
-    if (!value.is_object()) added->reject(key.c_str(), json_text::describe(value), "an object");
-    const auto content = value.find("content");
-    if (eos && content != value.end() && *content == *eos) facts.eos_token_id = id;
+    if (!value.is_object()) added->reject(key, json_text::describe(value), "an object");
+    const json_text::Json* content = json_text::member(value, "content");
+    if (eos && content != nullptr && json_text::is_text(*content, *eos)) facts.eos_token_id = id;
   }
   if (eos && !facts.eos_token_id) {
-    warnings.push_back(root.where("eos_token") + ": " + in_quotes(*eos) +
-                       " is not among the added tokens; ignored");
+    warnings.push_back(
+        joined({root.where("eos_token"), ": ", in_quotes(*eos), " is not among the added tokens; ignored"}));
   }
   return facts;
 }

@@ -22,16 +22,16 @@ inline namespace QWENLITE_ABI {
 /// The fields of config.json that a network is built from.
 struct ModelConfig {
   std::string model_type;  ///< "qwen3"
-  Index hidden_size = 0;
+  Index hidden_size = 0;   ///< width of the residual stream
   Index num_hidden_layers = 0;
   Index num_attention_heads = 0;
   Index num_key_value_heads = 0;  ///< num_attention_heads when the file does not say
   Index head_dim = 0;             ///< hidden_size / num_attention_heads when the file does not say
-  Index intermediate_size = 0;
-  Index vocab_size = 0;
+  Index intermediate_size = 0;    ///< width of the MLP
+  Index vocab_size = 0;           ///< rows of the embedding, padding included
   float rms_norm_eps = 0;
-  Index max_position_embeddings = 0;
-  bool tie_word_embeddings = false;
+  Index max_position_embeddings = 0;  ///< tokens; see context_limit()
+  bool tie_word_embeddings = false;   ///< the output matrix is the embedding
   RopeParameters rope;
   std::vector<int> eos_token_ids;  ///< scalar or list in the file; none when absent
   std::optional<int> bos_token_id;

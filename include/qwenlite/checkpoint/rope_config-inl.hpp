@@ -29,8 +29,8 @@ using json_text::number_text;
   const auto flat = text.number(name, range);
   const auto inner = nested ? nested->number(name, range) : std::nullopt;
   if (flat && inner && *flat != *inner) {
-    warnings.push_back(text.where(name) + ": found " + number_text(*flat) + " beside " + number_text(*inner) +
-                       " in " + nested->where(name) + ", which counts");
+    warnings.push_back(joined({text.where(name), ": found ", number_text(*flat), " beside ",
+                               number_text(*inner), " in ", nested->where(name), ", which counts"}));
   }
   return inner ? inner : flat;
 }
@@ -41,7 +41,7 @@ using json_text::number_text;
   const auto newer = nested->string("rope_type");
   const auto older = nested->string("type");
   if (newer && older && *newer != *older) {
-    nested->reject("type", in_quotes(*older), in_quotes(*newer) + " as in 'rope_type'");
+    nested->reject("type", in_quotes(*older), {in_quotes(*newer), " as in 'rope_type'"});
   }
   const std::string type = newer ? *newer : older.value_or("default");
   if (type == "default") return RopeType::plain;
@@ -69,7 +69,7 @@ inline void read_yarn(const Fields& nested, Index max_positions, RopeParameters&
   rope.beta_slow = nested.number("beta_slow", positive).value_or(rope.beta_slow);
   if (rope.beta_fast < rope.beta_slow) {
     nested.reject("beta_fast", number_text(rope.beta_fast),
-                  "at least beta_slow, " + number_text(rope.beta_slow));
+                  {"at least beta_slow, ", number_text(rope.beta_slow)});
   }
   const double usual = rope.factor > 1 ? 0.1 * std::log(rope.factor) + 1 : 1;
   rope.attention_factor = nested.number("attention_factor", positive).value_or(usual);
@@ -79,9 +79,9 @@ inline void read_yarn(const Fields& nested, Index max_positions, RopeParameters&
       static_cast<double>(max_positions) / static_cast<double>(rope.original_max_position_embeddings);
   if (ratio != rope.factor) {
     warnings.push_back(
-        nested.where("factor") + ": found " + number_text(rope.factor) +
-        ", which counts, though max_position_embeddings / original_max_position_embeddings is " +
-        number_text(ratio));
+        joined({nested.where("factor"), ": found ", number_text(rope.factor),
+                ", which counts, though max_position_embeddings / original_max_position_embeddings is ",
+                number_text(ratio)}));
   }
 }
 
@@ -91,8 +91,8 @@ inline void read_yarn(const Fields& nested, Index max_positions, RopeParameters&
   const auto newer = text.object("rope_parameters");
   const auto older = text.object("rope_scaling");
   if (newer && older && newer->json() != older->json()) {
-    warnings.push_back(older->file() +
-                       ": fields 'rope_parameters' and 'rope_scaling' differ; the first counts");
+    warnings.push_back(
+        joined({older->file(), ": fields 'rope_parameters' and 'rope_scaling' differ; the first counts"}));
   }
   const std::optional<Fields>& nested = newer ? newer : older;
 

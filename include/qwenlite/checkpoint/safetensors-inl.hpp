@@ -12,18 +12,18 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-inline SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, ReadMode mode)
+QWENLITE_INLINE SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, ReadMode mode)
     : SafetensorsFile(MappedFile(path, mode), path.string()) {}
 
-inline SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, std::string name)
+QWENLITE_INLINE SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, std::string name)
     : SafetensorsFile(MappedFile(bytes), std::move(name)) {}
 
-inline SafetensorsFile::SafetensorsFile(MappedFile file, std::string name)
+QWENLITE_INLINE SafetensorsFile::SafetensorsFile(MappedFile file, std::string name)
     : file_(std::move(file)), name_(std::move(name)) {
   parse();
 }
 
-inline void SafetensorsFile::parse() {
+QWENLITE_INLINE void SafetensorsFile::parse() {
   namespace format = safetensors_format;
   const std::span<const std::byte> bytes = file_.bytes();
   const std::string file = in_quotes(name_);
@@ -40,18 +40,13 @@ inline void SafetensorsFile::parse() {
   format::check_coverage(header.entries, data_bytes, file);
 
   tensors_.reserve(header.entries.size());
-  for (format::Entry& entry : header.entries) {
-    tensors_.push_back({std::move(entry.name), {data.data() + entry.begin, entry.dtype, entry.shape}});
+  for (format::Entry* entry : format::sorted_by_name(header.entries, file)) {
+    tensors_.push_back({std::move(entry->name), {data.data() + entry->begin, entry->dtype, entry->shape}});
   }
-  const auto by_name = [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; };
-  std::sort(tensors_.begin(), tensors_.end(), by_name);
-  const auto same_name = [](const NamedTensor& a, const NamedTensor& b) { return a.name == b.name; };
-  const auto twice = std::adjacent_find(tensors_.begin(), tensors_.end(), same_name);
-  if (twice != tensors_.end()) json_text::reject(file, "tensor " + in_quotes(twice->name) + " stands twice");
   metadata_ = std::move(header.metadata);
 }
 
-inline const TensorView* SafetensorsFile::find(std::string_view name) const noexcept {
+QWENLITE_INLINE const TensorView* SafetensorsFile::find(std::string_view name) const noexcept {
   const auto found = std::lower_bound(tensors_.begin(), tensors_.end(), name,
                                       [](const NamedTensor& a, std::string_view b) { return a.name < b; });
   return found != tensors_.end() && found->name == name ? &found->view : nullptr;
@@ -81,7 +76,7 @@ inline void append_string(std::string& out, std::string_view text) {
   Index count = 0;
   Index bytes = 0;
   if (!tensor.view.shape.elements(count) || !multiply_checked(count, size_of(tensor.view.dtype), bytes)) {
-    throw Error(ErrorCode::bad_argument, "tensor " + in_quotes(tensor.name) + ": shape",
+    throw Error(ErrorCode::bad_argument, {"tensor ", in_quotes(tensor.name), ": shape"},
                 tensor.view.shape.to_string(), "a countable number of bytes");
   }
   return bytes;
@@ -126,7 +121,7 @@ inline void append_metadata(std::string& json, const Metadata& metadata) {
     append_string(json, tensor->name);
     json.append(":{\"dtype\":\"").append(name_of(tensor->view.dtype)).append("\",\"shape\":");
     json.append(tensor->view.shape.to_string()).append(",\"data_offsets\":[");
-    json.append(std::to_string(begin)).append(",").append(std::to_string(end)).append("]},");
+    json.append(joined({begin, ",", end, "]},"}));
     begin = end;
   }
   if (json.back() == ',') json.pop_back();
@@ -139,18 +134,13 @@ inline void append_metadata(std::string& json, const Metadata& metadata) {
 /// Reads the header back as any reader would, so that no file is written that cannot be opened.
 inline void check_header(const std::string& json, const std::string& file) {
   if (json.size() > max_header_bytes) {
-    throw Error(ErrorCode::bad_argument, file + ": header", std::to_string(json.size()) + " bytes",
-                "at most " + std::to_string(max_header_bytes));
+    throw Error(ErrorCode::bad_argument, {file, ": header"}, {json.size(), " bytes"},
+                {"at most ", max_header_bytes});
   }
   try {
     HeaderReader header(file);
     header.read(json);
-    const auto by_name = [](const Entry& a, const Entry& b) { return a.name < b.name; };
-    std::sort(header.entries.begin(), header.entries.end(), by_name);
-    const auto same_name = [](const Entry& a, const Entry& b) { return a.name == b.name; };
-    const auto twice = std::adjacent_find(header.entries.begin(), header.entries.end(), same_name);
-    if (twice != header.entries.end())
-      json_text::reject(file, "tensor " + in_quotes(twice->name) + " stands twice");
+    static_cast<void>(sorted_by_name(header.entries, file));
   } catch (const Error& e) {
     throw Error(ErrorCode::bad_argument, e.what());
   }
@@ -158,8 +148,8 @@ inline void check_header(const std::string& json, const std::string& file) {
 
 }  // namespace safetensors_format
 
-inline void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                              const Metadata& metadata) {
+QWENLITE_INLINE void write_safetensors(const std::filesystem::path& path,
+                                       std::span<const NamedTensor> tensors, const Metadata& metadata) {
   namespace format = safetensors_format;
   const std::vector<const NamedTensor*> order = format::storage_order(tensors);
   const std::string json = format::header_of(order, metadata);

@@ -44,6 +44,7 @@ class SafetensorsFile {
   /// The same for a file that is already open.
   SafetensorsFile(MappedFile file, std::string name);
 
+  /// The path or name it was opened with.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
   /// All tensors, sorted by name.
@@ -52,6 +53,7 @@ class SafetensorsFile {
   /// The tensor of that name, or nullptr.
   [[nodiscard]] const TensorView* find(std::string_view name) const noexcept;
 
+  /// The `__metadata__` entry, in the file's order; empty when there is none.
   [[nodiscard]] const Metadata& metadata() const noexcept { return metadata_; }
 
   /// Size of the file, and how much of it is mapped (0 unless opened with ReadMode::map).

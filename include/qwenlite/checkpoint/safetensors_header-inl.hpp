@@ -53,23 +53,28 @@ class HeaderReader final : public json_text::EventReader {
   std::vector<std::pair<std::string, std::string>> metadata;
 
   bool start_object(std::size_t /*size*/) override {
-    switch (at_) {
-      case At::start: at_ = At::names; return true;
-      case At::metadata: at_ = At::metadata_keys; return true;
-      case At::entry: at_ = At::fields; return true;
-      default: unexpected("an object");
+    if (at_ == At::start) {
+      at_ = At::names;
+    } else if (at_ == At::metadata) {
+      at_ = At::metadata_keys;
+    } else if (at_ == At::entry) {
+      at_ = At::fields;
+    } else {
+      unexpected("an object");
     }
+    return true;
   }
 
   bool key(string_t& name) override {
-    switch (at_) {
-      case At::names: start_entry(name); return true;
-      case At::metadata_keys:
-        metadata.emplace_back(name, "");
-        at_ = At::metadata_value;
-        return true;
-      default: start_field(name); return true;
+    if (at_ == At::names) {
+      start_entry(name);
+    } else if (at_ == At::metadata_keys) {
+      metadata.push_back({std::move(name), ""});
+      at_ = At::metadata_value;
+    } else {
+      start_field(name);
     }
+    return true;
   }
 
   bool string(string_t& value) override {
@@ -78,10 +83,10 @@ class HeaderReader final : public json_text::EventReader {
       at_ = At::metadata_keys;
       return true;
     }
-    if (at_ != At::dtype) unexpected("the string " + in_quotes(value));
+    if (at_ != At::dtype) unexpected({"the string ", in_quotes(value)});
     const std::optional<DType> dtype = dtype_named(value);
     if (!dtype) {
-      throw Error(ErrorCode::unsupported, file() + ": " + where(), in_quotes(value),
+      throw Error(ErrorCode::unsupported, {file(), ": ", where()}, in_quotes(value),
                   "a known dtype, such as BF16");
     }
     entries.back().dtype = *dtype;
@@ -102,10 +107,10 @@ class HeaderReader final : public json_text::EventReader {
   }
 
   bool number_unsigned(number_unsigned_t value) override {
-    if (at_ != At::shape_sizes && at_ != At::offset_values) unexpected(std::to_string(value));
-    if (value > static_cast<number_unsigned_t>(PTRDIFF_MAX)) unexpected(std::to_string(value));
+    const bool wanted = at_ == At::shape_sizes || at_ == At::offset_values;
+    if (!wanted || value > static_cast<number_unsigned_t>(PTRDIFF_MAX)) unexpected({value});
     const std::size_t limit = at_ == At::shape_sizes ? static_cast<std::size_t>(Shape::max_rank) : 2;
-    if (numbers_.size() == limit) unexpected("more than " + std::to_string(limit) + " numbers");
+    if (numbers_.size() == limit) unexpected({"more than ", limit, " numbers"});
     numbers_.push_back(static_cast<Index>(value));
     return true;
   }
@@ -114,7 +119,7 @@ class HeaderReader final : public json_text::EventReader {
     if (at_ == At::shape_sizes) {
       entries.back().shape = Shape(std::span<const Index>(numbers_));
     } else {
-      if (numbers_.size() != 2) unexpected(std::to_string(numbers_.size()) + " numbers");
+      if (numbers_.size() != 2) unexpected({numbers_.size(), " numbers"});
       entries.back().begin = numbers_[0];
       entries.back().end = numbers_[1];
     }
@@ -168,29 +173,29 @@ class HeaderReader final : public json_text::EventReader {
   void start_field(const string_t& name) {
     for (const Field& field : fields) {
       if (name != field.name) continue;
-      if ((seen_ & field.bit) != 0) unexpected(in_quotes(name) + " twice");
+      if ((seen_ & field.bit) != 0) unexpected({in_quotes(name), " twice"});
       seen_ |= field.bit;
       at_ = field.value;
       return;
     }
-    unexpected("the field " + in_quotes(name));
+    unexpected({"the field ", in_quotes(name)});
   }
 
   void require_seen(const Field& field) const {
-    if ((seen_ & field.bit) == 0) unexpected(std::string("no '") + field.name + "'");
+    if ((seen_ & field.bit) == 0) unexpected({"no '", field.name, "'"});
   }
 
   [[nodiscard]] std::string where() const override {
     if (at_ == At::start || at_ == At::names) return "header";
     if (at_ == At::metadata || at_ == At::metadata_keys || at_ == At::metadata_value) return "'__metadata__'";
-    const std::string tensor = "tensor " + in_quotes(entries.back().name);
-    if (at_ == At::dtype) return tensor + ": dtype";
-    if (at_ == At::shape || at_ == At::shape_sizes) return tensor + ": shape";
-    if (at_ == At::offsets || at_ == At::offset_values) return tensor + ": data_offsets";
-    return tensor;
+    const char* field = "";
+    if (at_ == At::dtype) field = ": dtype";
+    if (at_ == At::shape || at_ == At::shape_sizes) field = ": shape";
+    if (at_ == At::offsets || at_ == At::offset_values) field = ": data_offsets";
+    return joined({"tensor ", in_quotes(entries.back().name), field});
   }
 
-  [[nodiscard]] std::string expected() const override {
+  [[nodiscard]] const char* expected() const override {
     switch (at_) {
       case At::start: return "a JSON object";
       case At::metadata:
@@ -201,8 +206,11 @@ class HeaderReader final : public json_text::EventReader {
       case At::shape_sizes: return "a list of at most 8 sizes";
       case At::offsets:
       case At::offset_values: return "two byte positions";
-      default: return "an object with dtype, shape and data_offsets, each once";
+      case At::names:
+      case At::entry:
+      case At::fields: break;
     }
+    return "an object with dtype, shape and data_offsets, each once";
   }
 
   At at_ = At::start;
@@ -216,23 +224,26 @@ class HeaderReader final : public json_text::EventReader {
   Index count = 0;
   Index bytes = 0;
   if (!entry.shape.elements(count) || !multiply_checked(count, size_of(entry.dtype), bytes)) {
-    throw Error(ErrorCode::bad_file, file + ": tensor " + in_quotes(entry.name) + ": shape",
-                entry.shape.to_string() + ", more bytes than can be counted", "a possible size");
+    throw Error(ErrorCode::bad_file, {file, ": tensor ", in_quotes(entry.name), ": shape"},
+                {entry.shape.to_string(), ", more bytes than can be counted"}, "a possible size");
   }
   return bytes;
+}
+
+/// Throws for a tensor's data_offsets.
+[[noreturn]] inline void reject_range(const Entry& entry, const std::string& file,
+                                      const MessageText& expected) {
+  throw Error(ErrorCode::bad_file, {file, ": tensor ", in_quotes(entry.name), ": data_offsets"},
+              {"[", entry.begin, ", ", entry.end, "]"}, expected);
 }
 
 /// Each tensor's range has exactly the bytes of its shape and dtype.
 inline void check_ranges(const std::vector<Entry>& entries, const std::string& file) {
   for (const Entry& entry : entries) {
-    const std::string where = file + ": tensor " + in_quotes(entry.name) + ": data_offsets";
-    const std::string range = "[" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + "]";
-    if (entry.begin > entry.end) throw Error(ErrorCode::bad_file, where, range, "begin <= end");
+    if (entry.begin > entry.end) reject_range(entry, file, "begin <= end");
     const Index bytes = bytes_of(entry, file);
     if (bytes != entry.end - entry.begin) {
-      throw Error(ErrorCode::bad_file, where, range,
-                  std::to_string(bytes) + " bytes for " + std::string(name_of(entry.dtype)) + " " +
-                      entry.shape.to_string());
+      reject_range(entry, file, {bytes, " bytes for ", name_of(entry.dtype), " ", entry.shape.to_string()});
     }
   }
 }
@@ -244,58 +255,75 @@ inline void check_end(const std::vector<Entry>& entries, Index data_start, Index
   const auto last = std::max_element(entries.begin(), entries.end(),
                                      [](const Entry& a, const Entry& b) { return a.end < b.end; });
   if (last->end <= data_bytes) return;
-  const std::string tensor = "tensor " + in_quotes(last->name);
+  const std::string tensor = in_quotes(last->name);
   Index needed = 0;
   if (!add_checked(data_start, last->end, needed)) {
-    json_text::reject(file,
-                      tensor + ": data_offsets end at " + std::to_string(last->end) + ", beyond any file");
+    json_text::reject(file, {"tensor ", tensor, ": data_offsets end at ", last->end, ", beyond any file"});
   }
-  json_text::reject(file, "file is " + std::to_string(data_start + data_bytes) + " bytes, header needs " +
-                              std::to_string(needed) + " for " + tensor + " (an incomplete download?)");
+  json_text::reject(file, {"file is ", data_start + data_bytes, " bytes, header needs ", needed,
+                           " for tensor ", tensor, " (an incomplete download?)"});
+}
+
+/// The entries in another order. Pointers are sorted, by a function that is passed, so that sorting is
+/// compiled once.
+[[nodiscard]] inline std::vector<Entry*> sorted(std::vector<Entry>& entries,
+                                                bool (*before)(const Entry* a, const Entry* b)) {
+  std::vector<Entry*> order;
+  order.reserve(entries.size());
+  for (Entry& entry : entries) order.push_back(&entry);
+  std::sort(order.begin(), order.end(), before);
+  return order;
 }
 
 /// The tensors tile the data: each begins where the one before ends, the last ends with the file.
-inline void check_coverage(const std::vector<Entry>& entries, Index data_bytes, const std::string& file) {
-  std::vector<const Entry*> order;
-  order.reserve(entries.size());
-  for (const Entry& entry : entries) order.push_back(&entry);
-  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+inline void check_coverage(std::vector<Entry>& entries, Index data_bytes, const std::string& file) {
+  const auto by_place = [](const Entry* a, const Entry* b) {
     return a->begin != b->begin ? a->begin < b->begin : a->end < b->end;
-  });
+  };
   Index covered = 0;
-  for (const Entry* entry : order) {
+  for (const Entry* entry : sorted(entries, by_place)) {
     if (entry->begin != covered) {
       const char* problem = entry->begin < covered ? " (tensors overlap)" : " (a hole in the data)";
-      throw Error(ErrorCode::bad_file, file + ": tensor " + in_quotes(entry->name) + ": data_offsets",
-                  "begin " + std::to_string(entry->begin) + problem, std::to_string(covered));
+      throw Error(ErrorCode::bad_file, {file, ": tensor ", in_quotes(entry->name), ": data_offsets"},
+                  {"begin ", entry->begin, problem}, {covered});
     }
     covered = entry->end;
   }
   if (covered != data_bytes) {
-    throw Error(ErrorCode::bad_file, file + ": data", std::to_string(data_bytes) + " bytes",
-                std::to_string(covered) + ", what the tensors in the header take");
+    throw Error(ErrorCode::bad_file, {file, ": data"}, {data_bytes, " bytes"},
+                {covered, ", what the tensors in the header take"});
   }
+}
+
+/// The entries by name. No name stands twice.
+[[nodiscard]] inline std::vector<Entry*> sorted_by_name(std::vector<Entry>& entries,
+                                                        const std::string& file) {
+  std::vector<Entry*> order =
+      sorted(entries, [](const Entry* a, const Entry* b) { return a->name < b->name; });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (order[i]->name != order[i - 1]->name) continue;
+    json_text::reject(file, {"tensor ", in_quotes(order[i]->name), " stands twice"});
+  }
+  return order;
 }
 
 /// Length of the header, checked against the format and the file.
 [[nodiscard]] inline std::size_t header_length(std::span<const std::byte> bytes, const std::string& file) {
   if (bytes.size() < length_bytes) {
-    throw Error(ErrorCode::bad_file, file + ": file is " + std::to_string(bytes.size()) +
-                                         " bytes, header needs at least " + std::to_string(length_bytes));
+    json_text::reject(file, {"file is ", bytes.size(), " bytes, header needs at least ", length_bytes});
   }
   std::uint64_t length = 0;
   for (std::size_t i = length_bytes; i-- > 0;) {
     length = length << 8U | std::to_integer<std::uint64_t>(bytes[i]);
   }
   if (length < 2 || length > max_header_bytes) {
-    throw Error(ErrorCode::bad_file, file + ": header length", std::to_string(length) + " bytes",
-                "2 to " + std::to_string(max_header_bytes));
+    throw Error(ErrorCode::bad_file, {file, ": header length"}, {length, " bytes"},
+                {"2 to ", max_header_bytes});
   }
   if (length > bytes.size() - length_bytes) {
-    throw Error(ErrorCode::bad_file, file + ": file is " + std::to_string(bytes.size()) +
-                                         " bytes, header needs " + std::to_string(length + length_bytes));
+    json_text::reject(file, {"file is ", bytes.size(), " bytes, header needs ", length + length_bytes});
   }
-  return static_cast<std::size_t>(length);
+  return length;
 }
 
 }  // namespace safetensors_format

@@ -30,6 +30,11 @@ inline constexpr Index max_index_bytes = 100'000'000;
 struct Placement {
   std::string tensor;
   std::string shard;
+
+  /// Throws "INDEX: weight_map entry 'TENSOR': found PROBLEM'SHARD', expected one".
+  [[noreturn]] void reject(const std::string& index, ErrorCode code, const char* problem) const {
+    throw Error(code, {index, ": weight_map entry ", in_quotes(tensor)}, {problem, in_quotes(shard)}, "one");
+  }
 };
 
 /// Reads {"weight_map": {TENSOR: SHARD}}; anything else at top level ("metadata") is passed over.
@@ -42,8 +47,8 @@ class IndexReader final : public json_text::EventReader {
 
   bool null() override { return scalar("null"); }
   bool boolean(bool value) override { return scalar(value ? "true" : "false"); }
-  bool number_integer(number_integer_t value) override { return scalar(std::to_string(value)); }
-  bool number_unsigned(number_unsigned_t value) override { return scalar(std::to_string(value)); }
+  bool number_integer(number_integer_t value) override { return scalar({value}); }
+  bool number_unsigned(number_unsigned_t value) override { return scalar({value}); }
   bool number_float(number_float_t /*value*/, const string_t& text) override {
     return scalar(in_quotes(text));
   }
@@ -83,7 +88,7 @@ class IndexReader final : public json_text::EventReader {
  private:
   static constexpr int max_depth = 8;
 
-  bool scalar(const std::string& found) {
+  bool scalar(const MessageText& found) {
     if (in_map_ || map_follows_ || depth_ == 0) unexpected(found);
     return true;
   }
@@ -97,10 +102,10 @@ class IndexReader final : public json_text::EventReader {
   }
 
   [[nodiscard]] std::string where() const override {
-    if (in_map_) return "weight_map entry " + in_quotes(placements.back().tensor);
+    if (in_map_) return joined({"weight_map entry ", in_quotes(placements.back().tensor)});
     return map_follows_ ? "'weight_map'" : "index";
   }
-  [[nodiscard]] std::string expected() const override {
+  [[nodiscard]] const char* expected() const override {
     return in_map_ ? "the name of a file in the same directory" : "a JSON object";
   }
 
@@ -113,12 +118,12 @@ class IndexReader final : public json_text::EventReader {
 
 // ---------------------------------------------------------------------------------- ModelDirectory
 
-inline ModelDirectory::ModelDirectory(std::filesystem::path path) : path_(std::move(path)) {
+QWENLITE_INLINE ModelDirectory::ModelDirectory(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code failure;
   root_ = std::filesystem::canonical(path_, failure);
   if (failure) {
     throw Error(ErrorCode::io,
-                in_quotes(path_.string()) + ": cannot open the directory: " + failure.message());
+                {in_quotes(path_.string()), ": cannot open the directory: ", failure.message()});
   }
   if (!std::filesystem::is_directory(root_, failure)) {
     throw Error(ErrorCode::io, in_quotes(path_.string()), "a file", "the directory of a checkpoint");
@@ -126,35 +131,38 @@ inline ModelDirectory::ModelDirectory(std::filesystem::path path) : path_(std::m
   // In a Hugging Face cache the files of a snapshot are links into the repository's store of blobs.
   const std::filesystem::path snapshots = root_.parent_path();
   const std::filesystem::path repository = snapshots.parent_path();
-  if (snapshots.filename() == "snapshots" && repository.filename().string().starts_with("models--")) {
+  if (snapshots.filename().native() == "snapshots" &&
+      repository.filename().native().starts_with("models--")) {
     root_ = repository;
   }
 }
 
-inline bool ModelDirectory::has(std::string_view name) const {
+QWENLITE_INLINE bool ModelDirectory::has(std::string_view name) const {
   std::error_code failure;
   const auto type = std::filesystem::symlink_status(path_ / name, failure).type();
   return type != std::filesystem::file_type::not_found && type != std::filesystem::file_type::none;
 }
 
-inline std::filesystem::path ModelDirectory::resolve(std::string_view name) const {
-  const std::string shown = in_quotes((path_ / name).string());
+QWENLITE_INLINE std::filesystem::path ModelDirectory::resolve(std::string_view name) const {
   if (!shard_index::is_plain(name)) {
-    throw Error(ErrorCode::bad_file, in_quotes(path_.string()) + ": file name", in_quotes(name),
+    throw Error(ErrorCode::bad_file, {in_quotes(path_.string()), ": file name"}, in_quotes(name),
                 "a plain name");
   }
+  const std::filesystem::path path = path_ / name;
   std::error_code failure;
-  std::filesystem::path real = std::filesystem::canonical(path_ / name, failure);
-  if (failure) throw Error(ErrorCode::io, shown + ": cannot open it: " + failure.message());
+  std::filesystem::path real = std::filesystem::canonical(path, failure);
+  if (failure) {
+    throw Error(ErrorCode::io, {in_quotes(path.string()), ": cannot open it: ", failure.message()});
+  }
   const auto [root_end, real_end] = std::mismatch(root_.begin(), root_.end(), real.begin(), real.end());
   if (root_end != root_.end() || real_end == real.end()) {
-    throw Error(ErrorCode::bad_file, shown, "a link to " + in_quotes(real.string()),
-                "a file inside " + in_quotes(root_.string()));
+    throw Error(ErrorCode::bad_file, in_quotes(path.string()), {"a link to ", in_quotes(real.string())},
+                {"a file inside ", in_quotes(root_.string())});
   }
   return real;
 }
 
-inline std::string ModelDirectory::read_text(std::string_view name, Index max_bytes) const {
+QWENLITE_INLINE std::string ModelDirectory::read_text(std::string_view name, Index max_bytes) const {
   const MappedFile file(resolve(name), ReadMode::read, max_bytes);
   if (file.bytes().empty()) json_text::reject(in_quotes((path_ / name).string()), "the file is empty");
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
@@ -162,89 +170,86 @@ inline std::string ModelDirectory::read_text(std::string_view name, Index max_by
 
 // ------------------------------------------------------------------------------------- TensorFiles
 
-inline TensorFiles::TensorFiles(const ModelDirectory& directory, ReadMode mode) {
+QWENLITE_INLINE TensorFiles::TensorFiles(const ModelDirectory& directory, ReadMode mode) {
   if (directory.has(shard_index::single_file)) {
-    const std::filesystem::path real = directory.resolve(shard_index::single_file);
-    name_ = (directory.path() / shard_index::single_file).string();
-    files_.emplace_back(MappedFile(real, mode), name_);
+    open(directory, shard_index::single_file, mode);
+    name_ = in_quotes(file_name(0));
   } else if (directory.has(shard_index::index_file)) {
-    name_ = directory.path().string();
     open_shards(directory, mode);
+    name_ = in_quotes(directory.path().string());
   } else {
     throw Error(ErrorCode::io, in_quotes(directory.path().string()), "no weights",
-                std::string(shard_index::single_file) + " or " + shard_index::index_file);
+                {shard_index::single_file, " or ", shard_index::index_file});
   }
-  name_ = in_quotes(name_);
   add_all();
 }
 
-inline TensorFiles::TensorFiles(std::span<const NamedBytes> files) {
+QWENLITE_INLINE TensorFiles::TensorFiles(std::span<const NamedBytes> files) {
   require(!files.empty(), "a checkpoint in memory needs at least one safetensors file");
-  for (const NamedBytes& file : files) files_.emplace_back(file.bytes, file.name);
+  for (const NamedBytes& file : files) files_.push_back(SafetensorsFile(MappedFile(file.bytes), file.name));
   name_ = files.size() == 1 ? in_quotes(files.front().name) : "weights in memory";
   add_all();
 }
 
-inline void TensorFiles::open_shards(const ModelDirectory& directory, ReadMode mode) {
-  const std::string index = (directory.path() / shard_index::index_file).string();
-  shard_index::IndexReader reader(in_quotes(index));
-  reader.read(directory.read_text(shard_index::index_file, shard_index::max_index_bytes));
-  if (!reader.has_map) json_text::reject(in_quotes(index), "found no 'weight_map', expected one");
+QWENLITE_INLINE void TensorFiles::open(const ModelDirectory& directory, std::string_view name,
+                                       ReadMode mode) {
+  MappedFile file(directory.resolve(name), mode);
+  files_.push_back(SafetensorsFile(std::move(file), (directory.path() / name).string()));
+}
 
-  std::unordered_map<std::string_view, std::size_t> opened;  // shard name -> index into files_
-  std::vector<std::string_view> listed;
-  listed.reserve(reader.placements.size());
-  for (const auto& [tensor, shard] : reader.placements) {
-    const std::string entry = in_quotes(index) + ": weight_map entry " + in_quotes(tensor);
-    auto found = opened.find(shard);
-    if (found == opened.end()) {
-      if (!directory.has(shard)) throw Error(ErrorCode::io, entry, "no file " + in_quotes(shard), "one");
-      const std::filesystem::path real = directory.resolve(shard);
-      files_.emplace_back(MappedFile(real, mode), (directory.path() / shard).string());
-      found = opened.emplace(shard, files_.size() - 1).first;
+QWENLITE_INLINE void TensorFiles::open_shards(const ModelDirectory& directory, ReadMode mode) {
+  const std::string index = in_quotes((directory.path() / shard_index::index_file).string());
+  shard_index::IndexReader reader(index);
+  reader.read(directory.read_text(shard_index::index_file, shard_index::max_index_bytes));
+  if (!reader.has_map) json_text::reject(index, "found no 'weight_map', expected one");
+
+  std::unordered_map<std::string_view, Index> opened;  // index into files_
+  std::unordered_map<std::string_view, Index> placed;  // likewise, by tensor
+  placed.reserve(reader.placements.size());
+  for (const shard_index::Placement& entry : reader.placements) {
+    const auto [shard, is_new] = opened.insert({entry.shard, file_count()});
+    if (is_new) {
+      if (!directory.has(entry.shard)) entry.reject(index, ErrorCode::io, "no file ");
+      open(directory, entry.shard, mode);
     }
-    if (files_[found->second].find(tensor) == nullptr) {
-      throw Error(ErrorCode::bad_file, entry, "no such tensor in " + in_quotes(shard), "one");
+    if (file(shard->second).find(entry.tensor) == nullptr) {
+      entry.reject(index, ErrorCode::bad_file, "no such tensor in ");
     }
-    listed.push_back(tensor);
-  }
-  std::sort(listed.begin(), listed.end());
-  const auto twice = std::adjacent_find(listed.begin(), listed.end());
-  if (twice != listed.end()) {
-    json_text::reject(in_quotes(index), "weight_map entry " + in_quotes(*twice) + " stands twice");
+    if (placed.insert({entry.tensor, shard->second}).second) continue;
+    json_text::reject(index, {"weight_map entry ", in_quotes(entry.tensor), " stands twice"});
   }
 }
 
-inline void TensorFiles::add_all() {
+QWENLITE_INLINE void TensorFiles::add_all() {
   std::size_t count = 0;
   for (const SafetensorsFile& file : files_) count += file.tensors().size();
   entries_.reserve(count);
   by_name_.reserve(count);
-  for (std::size_t i = 0; i < files_.size(); ++i) {
-    for (const NamedTensor& tensor : files_[i].tensors()) {
-      entries_.push_back({tensor.name, tensor.view, static_cast<Index>(i)});
-      const auto [at, is_new] =
-          by_name_.emplace(entries_.back().name, static_cast<Index>(entries_.size()) - 1);
+  for (Index i = 0; i < file_count(); ++i) {
+    for (const NamedTensor& tensor : file(i).tensors()) {
+      const auto place = static_cast<Index>(entries_.size());
+      entries_.push_back({tensor.name, tensor.view, i});
+      const auto [first, is_new] = by_name_.insert({entries_.back().name, place});
       if (is_new) continue;
-      const Index first = entries_[static_cast<std::size_t>(at->second)].file;
-      throw Error(ErrorCode::bad_file, in_quotes(files_[i].name()) + ": tensor " + in_quotes(tensor.name),
-                  "the name again in " + in_quotes(file_name(first)), "each tensor in one file");
+      const Index other = entries_[static_cast<std::size_t>(first->second)].file;
+      throw Error(ErrorCode::bad_file, {in_quotes(file_name(i)), ": tensor ", in_quotes(tensor.name)},
+                  {"the name again in ", in_quotes(file_name(other))}, "each tensor in one file");
     }
   }
 }
 
-inline Index TensorFiles::find(std::string_view name) const {
+QWENLITE_INLINE Index TensorFiles::find(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? -1 : found->second;
 }
 
-inline Index TensorFiles::bytes() const noexcept {
+QWENLITE_INLINE Index TensorFiles::bytes() const noexcept {
   Index sum = 0;
   for (const SafetensorsFile& file : files_) sum += file.bytes();
   return sum;
 }
 
-inline Index TensorFiles::bytes_mapped() const noexcept {
+QWENLITE_INLINE Index TensorFiles::bytes_mapped() const noexcept {
   Index sum = 0;
   for (const SafetensorsFile& file : files_) sum += file.bytes_mapped();
   return sum;

@@ -26,6 +26,7 @@ class ModelDirectory {
   /// Throws `io` unless `path` is a directory.
   explicit ModelDirectory(std::filesystem::path path);
 
+  /// As given.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
   /// Whether the directory has an entry of that name (a broken link counts: opening it then says so).
@@ -35,7 +36,7 @@ class ModelDirectory {
   /// the directory's tree, `io` when the file is missing.
   [[nodiscard]] std::filesystem::path resolve(std::string_view name) const;
 
-  /// The content of a text file of at most `max_bytes`.
+  /// The content of a text file. Throws `bad_file` when it is longer than `max_bytes`, and as resolve() does.
   [[nodiscard]] std::string read_text(std::string_view name, Index max_bytes) const;
 
  private:
@@ -52,6 +53,7 @@ struct NamedBytes {
 /// The tensors of a checkpoint. Cannot be copied: views point into the files it owns.
 class TensorFiles {
  public:
+  /// A tensor and the file it lies in.
   struct Entry {
     std::string name;
     TensorView view;
@@ -80,6 +82,7 @@ class TensorFiles {
   /// Index into entries() of the tensor of that name, or -1.
   [[nodiscard]] Index find(std::string_view name) const;
 
+  /// The files, counted from 0.
   [[nodiscard]] Index file_count() const noexcept { return static_cast<Index>(files_.size()); }
   [[nodiscard]] const SafetensorsFile& file(Index i) const { return files_.at(static_cast<std::size_t>(i)); }
   [[nodiscard]] const std::string& file_name(Index i) const { return file(i).name(); }
@@ -88,6 +91,7 @@ class TensorFiles {
   [[nodiscard]] Index bytes_mapped() const noexcept;  ///< how much of them is mapped
 
  private:
+  void open(const ModelDirectory& directory, std::string_view name, ReadMode mode);
   void open_shards(const ModelDirectory& directory, ReadMode mode);
   void add_all();
 

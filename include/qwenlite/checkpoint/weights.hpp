@@ -22,12 +22,14 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
+/// A handle of the tensors whose names begin with a prefix. Copies and scopes share the files and the note of
+/// which tensors were taken.
 class Weights {
  public:
   /// All tensors of `files`, none of them taken yet.
   explicit Weights(std::shared_ptr<const TensorFiles> files)
       : files_(std::move(files)),
-        taken_(std::make_shared<std::vector<bool>>(files_->entries().size(), false)) {}
+        taken_(std::make_shared<std::vector<unsigned char>>(files_->entries().size())) {}
 
   /// The tensors whose names start with this handle's prefix and then `prefix` ("model.layers.0.").
   [[nodiscard]] Weights scope(std::string_view prefix) const {
@@ -36,6 +38,7 @@ class Weights {
     return inner;
   }
 
+  /// What the names given to this handle are appended to.
   [[nodiscard]] const std::string& prefix() const noexcept { return prefix_; }
   [[nodiscard]] const std::shared_ptr<const TensorFiles>& files() const noexcept { return files_; }
 
@@ -60,18 +63,21 @@ class Weights {
     const std::string key = full(name);
     const Index i = files_->find(key);
     if (i < 0) {
-      throw Error(ErrorCode::bad_tensor, files_->name() + ": tensor " + in_quotes(key), "none",
-                  "shape " + shape.to_string());
+      throw Error(ErrorCode::bad_tensor, {files_->name(), ": tensor ", in_quotes(key)}, "none",
+                  {"shape ", shape.to_string()});
     }
     const auto at = static_cast<std::size_t>(i);
     const TensorView& view = files_->entries()[at].view;
     if (view.shape != shape) {
-      throw Error(ErrorCode::bad_tensor, where(key), "shape " + view.shape.to_string(),
-                  "shape " + shape.to_string());
+      throw Error(ErrorCode::bad_tensor, where(key), {"shape ", view.shape.to_string()},
+                  {"shape ", shape.to_string()});
     }
-    (*taken_)[at] = true;
+    (*taken_)[at] = 1;
     return view;
   }
+
+  /// Whether entry `i` of files()->entries() was taken, through this handle or a related one.
+  [[nodiscard]] bool was_taken(Index i) const { return (*taken_)[static_cast<std::size_t>(i)]; }
 
   /// Throws `bad_tensor`, naming the first five, when tensors under this handle's prefix were never
   /// taken: a checkpoint with more in it than the network uses is a different network. Names that
@@ -82,12 +88,13 @@ class Weights {
     Index unused = 0;
     for (std::size_t i = 0; i < taken_->size(); ++i) {
       const std::string& name = files_->entries()[i].name;
-      if ((*taken_)[i] || !std::string_view(name).starts_with(prefix_) || is_ignored(name, ignored)) continue;
-      if (++unused <= 5) names += (unused == 1 ? "" : ", ") + in_quotes(name);
+      const bool known = (*taken_)[i] != 0 || !name.starts_with(prefix_) || is_ignored(name, ignored);
+      if (known || ++unused > 5) continue;
+      names.append(unused == 1 ? "" : ", ").append(in_quotes(name));
     }
     if (unused == 0) return;
-    throw Error(ErrorCode::bad_tensor, files_->name() + ": tensors this model has no use for",
-                std::to_string(unused) + " (" + names + (unused > 5 ? ", ..." : "") + ")", "none");
+    throw Error(ErrorCode::bad_tensor, {files_->name(), ": tensors this model has no use for"},
+                {unused, " (", names, unused > 5 ? ", ...)" : ")"}, "none");
   }
   void expect_all_used(std::initializer_list<std::string_view> ignored) const {
     expect_all_used(std::span(ignored.begin(), ignored.size()));
@@ -100,17 +107,14 @@ class Weights {
   [[nodiscard]] std::string where(const std::string& key) const {
     const Index i = files_->find(key);
     const Index file = files_->entries()[static_cast<std::size_t>(i)].file;
-    return in_quotes(files_->file_name(file)) + ": tensor " + in_quotes(key);
+    return joined({in_quotes(files_->file_name(file)), ": tensor ", in_quotes(key)});
   }
 
   [[nodiscard]] Format format_of(const TensorView& view, std::string_view name) const {
-    switch (view.dtype) {
-      case DType::bf16: return Format::bf16;
-      case DType::f16: return Format::f16;
-      case DType::f32: return Format::f32;
-      default: break;
-    }
-    throw Error(ErrorCode::bad_tensor, where(full(name)), "dtype " + std::string(name_of(view.dtype)),
+    if (view.dtype == DType::bf16) return Format::bf16;
+    if (view.dtype == DType::f16) return Format::f16;
+    if (view.dtype == DType::f32) return Format::f32;
+    throw Error(ErrorCode::bad_tensor, where(full(name)), {"dtype ", name_of(view.dtype)},
                 "BF16, F16 or F32");
   }
 
@@ -123,7 +127,7 @@ class Weights {
   }
 
   std::shared_ptr<const TensorFiles> files_;
-  std::shared_ptr<std::vector<bool>> taken_;  // one per entry of files_
+  std::shared_ptr<std::vector<unsigned char>> taken_;  // 1 for entries of files_ that were taken
   std::string prefix_;
 };
 

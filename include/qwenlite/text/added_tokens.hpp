@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +29,18 @@ struct ByteRange {
   std::size_t end = 0;
 };
 
+/// Added tokens in another order. Pointers are sorted, by a function that is passed, so that sorting is
+/// compiled once.
+[[nodiscard]] inline std::vector<AddedToken*> sorted(std::vector<AddedToken>& tokens,
+                                                     bool (*before)(const AddedToken* a,
+                                                                    const AddedToken* b)) {
+  std::vector<AddedToken*> order;
+  order.reserve(tokens.size());
+  for (AddedToken& token : tokens) order.push_back(&token);
+  std::sort(order.begin(), order.end(), before);
+  return order;
+}
+
 /// The added tokens of a tokenizer, ready for matching.
 class AddedTokens {
  public:
@@ -39,15 +50,19 @@ class AddedTokens {
   };
 
   AddedTokens() = default;
-  explicit AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-    std::sort(tokens_.begin(), tokens_.end(),
-              [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
-    for (const AddedToken& token : tokens_) {
-      begins_[static_cast<unsigned char>(token.content.front())] = true;
-      lengths_.push_back(token.content.size());
+  explicit AddedTokens(std::vector<AddedToken> tokens) {
+    const auto longer = [](const AddedToken* a, const AddedToken* b) {
+      return a->content.size() > b->content.size();
+    };
+    for (const AddedToken* token : sorted(tokens, longer)) {
+      const std::size_t length = token->content.size();
+      if (lengths_.empty() || lengths_.back() != length) lengths_.push_back(length);
     }
-    std::sort(lengths_.begin(), lengths_.end(), std::greater<>());
-    lengths_.erase(std::unique(lengths_.begin(), lengths_.end()), lengths_.end());
+    const auto by_content = [](const AddedToken* a, const AddedToken* b) { return a->content < b->content; };
+    for (AddedToken* token : sorted(tokens, by_content)) {
+      begins_[static_cast<unsigned char>(token->content.front())] = true;
+      tokens_.push_back(std::move(*token));
+    }
   }
 
   [[nodiscard]] const std::vector<AddedToken>& all() const noexcept { return tokens_; }
@@ -91,9 +106,9 @@ class AddedTokens {
     return found != tokens_.end() && found->content == text ? &*found : nullptr;
   }
 
-  std::vector<AddedToken> tokens_;  // sorted by content
-  std::array<bool, 256> begins_{};  // whether some token begins with this byte
-  std::vector<std::size_t> lengths_;
+  std::vector<AddedToken> tokens_;    // sorted by content
+  std::array<bool, 256> begins_{};    // whether some token begins with this byte
+  std::vector<std::size_t> lengths_;  // of the contents, longest first
 };
 
 }  // namespace QWENLITE_ABI

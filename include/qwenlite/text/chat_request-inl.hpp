@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <qwenlite/json_text.hpp>
 #include <qwenlite/text/chat_template.hpp>
 #include <qwenlite/text/python_json.hpp>
 
@@ -14,27 +15,21 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace chat_request {
 
-using Json = nlohmann::ordered_json;
+using json_text::Json;
+using json_text::member;
 
-[[noreturn]] inline void refuse(const std::string& place, const Json& found, std::string_view expected) {
+[[noreturn]] inline void refuse(const MessageText& place, const Json& found, const char* expected) {
   throw Error(ErrorCode::bad_text, place, python_json::kind_of(found), expected);
-}
-
-/// The member of an object, or null when it is absent.
-[[nodiscard]] inline const Json* member(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() ? nullptr : &*found;
 }
 
 /// The text parts of a list, joined.
 [[nodiscard]] inline std::string joined_parts(const Json& parts, const std::string& place) {
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::string part_place = place + "[" + std::to_string(i) + "]";
-    if (!parts[i].is_object()) refuse(part_place, parts[i], "a part with text");
+    if (!parts[i].is_object()) refuse({place, "[", i, "]"}, parts[i], "a part with text");
     const Json* part = member(parts[i], "text");
     if (part == nullptr || !part->is_string()) {
-      throw Error(ErrorCode::unsupported, part_place, "a part that is not text", "text");
+      throw Error(ErrorCode::unsupported, {place, "[", i, "]"}, "a part that is not text", "text");
     }
     text += part->get_ref<const std::string&>();
   }
@@ -54,15 +49,16 @@ using Json = nlohmann::ordered_json;
   const Json* wrapped = member(value, "function");
   const Json& function = wrapped != nullptr && wrapped->is_object() ? *wrapped : value;
   const Json* name = member(function, "name");
-  if (name == nullptr) throw Error(ErrorCode::bad_text, place + ".name", "nothing", "a string");
-  if (!name->is_string()) refuse(place + ".name", *name, "a string");
+  if (name == nullptr) throw Error(ErrorCode::bad_text, {place, ".name"}, "nothing", "a string");
+  if (!name->is_string()) refuse({place, ".name"}, *name, "a string");
   ToolCall call;
   call.name = name->get<std::string>();
   if (const Json* arguments = member(function, "arguments")) {
     if (!arguments->is_object() && !arguments->is_string() && !arguments->is_null()) {
-      refuse(place + ".arguments", *arguments, "an object, or a string holding one");
+      refuse({place, ".arguments"}, *arguments, "an object, or a string holding one");
     }
-    call.arguments = *arguments;
+    call.arguments =
+        arguments->is_string() ? arguments->get<std::string>() : python_json::text_of(*arguments);
   }
   return call;
 }
@@ -70,22 +66,21 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] inline Message parse_message(const Json& value, const std::string& place, ChatFamily family) {
   if (!value.is_object()) refuse(place, value, "an object");
   const Json* role = member(value, "role");
-  if (role == nullptr) throw Error(ErrorCode::bad_text, place + ".role", "nothing", "a string");
-  if (!role->is_string()) refuse(place + ".role", *role, "a string");
+  if (role == nullptr) throw Error(ErrorCode::bad_text, {place, ".role"}, "nothing", "a string");
+  if (!role->is_string()) refuse({place, ".role"}, *role, "a string");
   Message message;
   message.role = role->get<std::string>();
   if (const Json* content = member(value, "content")) {
-    message.content = parse_content(*content, place + ".content", family);
+    message.content = parse_content(*content, joined({place, ".content"}), family);
   }
   const Json* reasoning = member(value, "reasoning_content");
   if (reasoning != nullptr && reasoning->is_string())
     message.reasoning_content = reasoning->get<std::string>();
   const Json* calls = member(value, "tool_calls");
   if (calls == nullptr || calls->is_null()) return message;
-  if (!calls->is_array()) refuse(place + ".tool_calls", *calls, "an array");
+  if (!calls->is_array()) refuse({place, ".tool_calls"}, *calls, "an array");
   for (std::size_t i = 0; i < calls->size(); ++i) {
-    message.tool_calls.push_back(
-        parse_tool_call((*calls)[i], place + ".tool_calls[" + std::to_string(i) + "]"));
+    message.tool_calls.push_back(parse_tool_call((*calls)[i], joined({place, ".tool_calls[", i, "]"})));
   }
   return message;
 }
@@ -100,7 +95,7 @@ using Json = nlohmann::ordered_json;
 
 }  // namespace chat_request
 
-inline ChatRequest parse_chat_request(std::string_view json, ChatFamily family) {
+QWENLITE_INLINE ChatRequest parse_chat_request(std::string_view json, ChatFamily family) {
   using chat_request::Json;
   const Json root = python_json::parse(json, "chat request", ErrorCode::bad_text);
   if (!root.is_object()) chat_request::refuse("chat request", root, "an object with messages");
@@ -109,13 +104,13 @@ inline ChatRequest parse_chat_request(std::string_view json, ChatFamily family) 
   if (!messages->is_array()) chat_request::refuse("messages", *messages, "an array");
   ChatRequest request;
   for (std::size_t i = 0; i < messages->size(); ++i) {
-    const std::string place = "messages[" + std::to_string(i) + "]";
+    const std::string place = joined({"messages[", i, "]"});
     request.messages.push_back(chat_request::parse_message((*messages)[i], place, family));
   }
   const Json* tools = chat_request::member(root, "tools");
   if (tools != nullptr && !tools->is_null()) {
     if (!tools->is_array()) chat_request::refuse("tools", *tools, "an array");
-    request.options.tools.assign(tools->begin(), tools->end());
+    for (const Json& tool : *tools) request.options.tools.push_back(python_json::text_of(tool));
   }
   request.options.enable_thinking = chat_request::parse_switch(root, "enable_thinking");
   request.options.add_generation_prompt =

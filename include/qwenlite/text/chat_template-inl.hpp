@@ -48,10 +48,10 @@ class Prompt {
  public:
   Prompt& control(std::string_view text) { return add(text, true); }
   Prompt& content(std::string_view text) { return add(text, false); }
-  Prompt& json(const nlohmann::ordered_json& value) {
-    std::string text;
-    python_json::append(text, value);
-    return content(text);
+  /// The definition of a tool, laid out as the template's own printer does.
+  Prompt& tool(const std::string& definition, std::size_t index) {
+    const std::string place = joined({"tools[", index, "]"});
+    return content(python_json::text_of(python_json::parse(definition, place, ErrorCode::bad_text)));
   }
   [[nodiscard]] std::vector<ChatSegment> take() { return std::move(segments_); }
 
@@ -126,8 +126,7 @@ template <class ContentOf>
 [[noreturn]] inline void refuse(std::size_t index, const Message& message, std::string_view expected) {
   std::string role;
   unicode::append_valid(role, std::string_view(message.role).substr(0, 40));
-  throw Error(ErrorCode::bad_text, "messages[" + std::to_string(index) + "]", "role \"" + role + "\"",
-              expected);
+  throw Error(ErrorCode::bad_text, {"messages[", index, "]"}, {"role \"", role, "\""}, expected);
 }
 
 // ------------------------------------------------------------------------------------------- Qwen3
@@ -148,7 +147,7 @@ inline void qwen3_system(Prompt& prompt, const Message& first, const ChatOptions
   if (!options.tools.empty()) {
     if (has_system) prompt.control("\n\n");
     prompt.control(qwen3_tools_head);
-    for (const auto& tool : options.tools) prompt.control("\n").json(tool);
+    for (std::size_t i = 0; i < options.tools.size(); ++i) prompt.control("\n").tool(options.tools[i], i);
     prompt.control(qwen3_tools_tail);
   }
   prompt.control("<|im_end|>\n");
@@ -159,20 +158,20 @@ inline void qwen3_tool_calls(Prompt& prompt, const Message& message, bool has_co
   for (const ToolCall& call : message.tool_calls) {
     prompt.control(newline ? "\n<tool_call>\n{\"name\": \"" : "<tool_call>\n{\"name\": \"");
     prompt.content(call.name).control("\", \"arguments\": ");
-    if (call.arguments.is_string()) {
-      prompt.content(call.arguments.get_ref<const std::string&>());
-    } else {
-      prompt.json(call.arguments);
-    }
-    prompt.control("}\n</tool_call>");
+    prompt.content(call.arguments).control("}\n</tool_call>");
     newline = true;
   }
 }
 
-inline void qwen3_assistant(Prompt& prompt, const Message& message, bool after_query, bool last) {
+/// Whether a think block stays although the template would leave it out.
+[[nodiscard]] inline bool keeps_thinking(const Message& message, const ChatOptions& options) noexcept {
+  return options.keep_thinking && message.reasoning_content.has_value();
+}
+
+inline void qwen3_assistant(Prompt& prompt, const Message& message, bool keep, bool after_query, bool last) {
   const Answer answer = split_answer(message, message.content);
   prompt.control("<|im_start|>assistant\n");
-  if (after_query && (last || !answer.reasoning.empty())) {
+  if (keep || (after_query && (last || !answer.reasoning.empty()))) {
     prompt.control("<think>\n").content(strip_left(strip_right(answer.reasoning)));
     prompt.control("\n</think>\n\n").content(strip_left(answer.content));
   } else {
@@ -196,7 +195,7 @@ inline std::vector<ChatSegment> render_qwen3(const std::vector<Message>& message
       prompt.control("<|im_start|>").control(message.role).control("\n");
       prompt.content(message.content).control("<|im_end|>\n");
     } else if (message.role == "assistant") {
-      qwen3_assistant(prompt, message, i > query, last);
+      qwen3_assistant(prompt, message, keeps_thinking(message, options), i > query, last);
     } else if (message.role == "tool") {
       if (i == 0 || messages[i - 1].role != "tool") prompt.control("<|im_start|>user");
       prompt.control("\n<tool_response>\n").content(message.content).control("\n</tool_response>");
@@ -232,20 +231,17 @@ inline void qwen3_5_system(Prompt& prompt, const Message& first, const ChatOptio
   prompt.control("<|im_start|>system\n");
   if (!options.tools.empty()) {
     prompt.control(qwen3_5_tools_head);
-    for (const auto& tool : options.tools) prompt.control("\n").json(tool);
+    for (std::size_t i = 0; i < options.tools.size(); ++i) prompt.control("\n").tool(options.tools[i], i);
     prompt.control(qwen3_5_tools_tail);
     if (!content.empty()) prompt.control("\n\n");
   }
   prompt.content(content).control("<|im_end|>\n");
 }
 
-/// The arguments as an object; clients send them as a string of JSON, which the template cannot read.
+/// The arguments as an object, which the template walks through.
 inline nlohmann::ordered_json argument_object(const ToolCall& call, std::size_t index) {
-  const std::string place = "messages[" + std::to_string(index) + "] arguments of a tool call";
-  nlohmann::ordered_json arguments =
-      call.arguments.is_string()
-          ? python_json::parse(call.arguments.get_ref<const std::string&>(), place, ErrorCode::bad_text)
-          : call.arguments;
+  const std::string place = joined({"messages[", index, "] arguments of a tool call"});
+  nlohmann::ordered_json arguments = python_json::parse(call.arguments, place, ErrorCode::bad_text);
   if (arguments.is_null()) return nlohmann::ordered_json::object();
   if (!arguments.is_object()) {
     throw Error(ErrorCode::bad_text, place, python_json::kind_of(arguments), "an object");
@@ -268,10 +264,10 @@ inline void qwen3_5_tool_calls(Prompt& prompt, const Message& message, std::size
   }
 }
 
-inline void qwen3_5_assistant(Prompt& prompt, const Message& message, std::size_t index, bool after_query) {
+inline void qwen3_5_assistant(Prompt& prompt, const Message& message, std::size_t index, bool with_block) {
   const Answer answer = split_answer(message, trim(message.content));
   prompt.control("<|im_start|>assistant\n");
-  if (after_query) prompt.control("<think>\n").content(trim(answer.reasoning)).control("\n</think>\n\n");
+  if (with_block) prompt.control("<think>\n").content(trim(answer.reasoning)).control("\n</think>\n\n");
   prompt.content(answer.content);
   qwen3_5_tool_calls(prompt, message, index, !trim(answer.content).empty());
   prompt.control("<|im_end|>\n");
@@ -293,7 +289,7 @@ inline std::vector<ChatSegment> render_qwen3_5(const std::vector<Message>& messa
     } else if (message.role == "user") {
       prompt.control("<|im_start|>user\n").content(trim(message.content)).control("<|im_end|>\n");
     } else if (message.role == "assistant") {
-      qwen3_5_assistant(prompt, message, i, i > query);
+      qwen3_5_assistant(prompt, message, i, i > query || keeps_thinking(message, options));
     } else if (message.role == "tool") {
       // A tool message at the very beginning opens no user turn, as the template has it.
       if (i > 0 && messages[i - 1].role != "tool") prompt.control("<|im_start|>user");
@@ -314,20 +310,20 @@ inline std::vector<ChatSegment> render_qwen3_5(const std::vector<Message>& messa
 
 // --------------------------------------------------------------------------------------- interface
 
-inline ChatTemplate ChatTemplate::recognise(std::string_view text) {
+QWENLITE_INLINE ChatTemplate ChatTemplate::recognise(std::string_view text) {
   ChatTemplate result;
   const std::uint64_t hash = chat::fnv1a(text);
   for (const chat::KnownTemplate& known : chat::known) {
     if (known.bytes == text.size() && known.hash == hash) return ChatTemplate(known.family);
   }
-  result.unknown_ = "an unknown text of " + std::to_string(text.size()) + " bytes";
+  result.unknown_ = joined({"an unknown text of ", text.size(), " bytes"});
   return result;
 }
 
-inline std::vector<ChatSegment> ChatTemplate::segments(const std::vector<Message>& messages,
-                                                       const ChatOptions& options) const {
+QWENLITE_INLINE std::vector<ChatSegment> ChatTemplate::segments(const std::vector<Message>& messages,
+                                                                const ChatOptions& options) const {
   if (!family_) {
-    throw Error(ErrorCode::unsupported, "chat template", unknown_.empty() ? "none" : unknown_,
+    throw Error(ErrorCode::unsupported, "chat template", unknown_.empty() ? "none" : unknown_.c_str(),
                 "the template of Qwen3 or Qwen3.5, or a family named in TokenizerOptions");
   }
   if (messages.empty()) throw Error(ErrorCode::bad_text, "messages", "none", "at least one");
@@ -338,8 +334,8 @@ inline std::vector<ChatSegment> ChatTemplate::segments(const std::vector<Message
   return chat::render_qwen3_5(messages, options);
 }
 
-inline std::string ChatTemplate::render(const std::vector<Message>& messages,
-                                        const ChatOptions& options) const {
+QWENLITE_INLINE std::string ChatTemplate::render(const std::vector<Message>& messages,
+                                                 const ChatOptions& options) const {
   std::string text;
   for (const ChatSegment& segment : segments(messages, options)) text += segment.text;
   return text;

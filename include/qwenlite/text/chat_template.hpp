@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,10 +18,10 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-/// A tool call of an assistant message. `arguments` is an object, or a string holding one as JSON.
+/// A tool call of an assistant message.
 struct ToolCall {
   std::string name;
-  nlohmann::ordered_json arguments = nlohmann::ordered_json::object();
+  std::string arguments = "{}";  ///< a JSON object, as text
 };
 
 /// One chat message. Roles: system, user, assistant, tool.
@@ -37,10 +36,15 @@ struct Message {
 struct ChatOptions {
   /// Unset leaves the choice to the family: Qwen3 thinks, the small Qwen3.5 models do not.
   std::optional<bool> enable_thinking{};
-  bool add_generation_prompt = true;            ///< end with the opening of an assistant turn
-  std::vector<nlohmann::ordered_json> tools{};  ///< definitions the model may call
+  bool add_generation_prompt = true;  ///< end with the opening of an assistant turn
+  std::vector<std::string> tools{};   ///< definitions the model may call, each a JSON object as text
+  /// Keep the think block of every assistant message whose reasoning_content is set, an empty one too. The
+  /// published templates leave out those of earlier turns, and that is what the models were trained on; but
+  /// with them a prompt goes on exactly where the last reply ended, so nothing is computed twice.
+  bool keep_thinking = false;
 };
 
+/// Whose published template renders a conversation.
 enum class ChatFamily : std::uint8_t { qwen3, qwen3_5 };
 
 /// A stretch of a prompt. `control`: written by the template, so control tokens in it count.
@@ -53,6 +57,7 @@ struct ChatSegment {
 class ChatTemplate {
  public:
   ChatTemplate() = default;
+  /// The template of a family, whatever a checkpoint brings.
   explicit ChatTemplate(ChatFamily family) : family_(family) {}
 
   /// The template whose text a checkpoint brings. An unknown text is no error until it is to be rendered.

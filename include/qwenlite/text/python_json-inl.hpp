@@ -11,43 +11,17 @@
 #include <string_view>
 #include <vector>
 
+#include <qwenlite/json_text.hpp>
 #include <qwenlite/text/python_json.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace python_json {
 
-/// True when brackets outside strings nest deeper than max_nesting.
-[[nodiscard]] inline bool too_deep(std::string_view text) noexcept {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > max_nesting) return true;
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return false;
-}
-
-inline nlohmann::ordered_json parse(std::string_view text, std::string_view what, ErrorCode code) {
-  if (too_deep(text)) {
-    throw Error(code, what, "JSON nested deeper than 64 levels", "at most 64");
-  }
-  try {
-    return nlohmann::ordered_json::parse(text.data(), text.data() + text.size());
-  } catch (const nlohmann::ordered_json::parse_error& e) {
-    throw Error(code, what, "broken JSON at byte " + std::to_string(e.byte), "one JSON value");
-  } catch (const nlohmann::ordered_json::exception& e) {
-    throw Error(code, what, e.what(), "one JSON value");
-  }
+QWENLITE_INLINE nlohmann::ordered_json parse(std::string_view text, std::string_view what, ErrorCode code) {
+  json_text::Parsed parsed = json_text::parse(text, {.max_depth = max_nesting, .max_commas = text.size()});
+  if (parsed.problem) throw Error(code, what, *parsed.problem, "one JSON value");
+  return std::move(parsed.value);
 }
 
 inline void append_quoted(std::string& out, std::string_view text) {
@@ -111,9 +85,9 @@ inline void append_scalar(std::string& out, const nlohmann::ordered_json& value)
   } else if (value.is_boolean()) {
     out.append(value.get<bool>() ? "true" : "false");
   } else if (value.is_number_unsigned()) {
-    out.append(std::to_string(value.get<std::uint64_t>()));
+    MessagePart(value.get<std::uint64_t>()).append_to(out);
   } else if (value.is_number_integer()) {
-    out.append(std::to_string(value.get<std::int64_t>()));
+    MessagePart(value.get<std::int64_t>()).append_to(out);
   } else if (value.is_number_float()) {
     append_number(out, value.get<double>());
   } else {
@@ -121,7 +95,7 @@ inline void append_scalar(std::string& out, const nlohmann::ordered_json& value)
   }
 }
 
-inline void append(std::string& out, const nlohmann::ordered_json& value) {
+QWENLITE_INLINE void append(std::string& out, const nlohmann::ordered_json& value) {
   struct Level {
     nlohmann::ordered_json::const_iterator next, end;
     bool is_object;
@@ -153,16 +127,20 @@ inline void append(std::string& out, const nlohmann::ordered_json& value) {
   }
 }
 
-inline std::string python_string(const nlohmann::ordered_json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
-  if (value.is_null()) return "None";
+QWENLITE_INLINE std::string text_of(const nlohmann::ordered_json& value) {
   std::string out;
   append(out, value);
   return out;
 }
 
-inline std::string_view kind_of(const nlohmann::ordered_json& value) noexcept {
+QWENLITE_INLINE std::string python_string(const nlohmann::ordered_json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (value.is_null()) return "None";
+  return text_of(value);
+}
+
+QWENLITE_INLINE std::string_view kind_of(const nlohmann::ordered_json& value) noexcept {
   if (value.is_string()) return "a string";
   if (value.is_object()) return "an object";
   if (value.is_array()) return "an array";

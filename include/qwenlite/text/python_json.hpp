@@ -18,10 +18,13 @@ inline namespace QWENLITE_ABI {
 namespace python_json {
 
 /// Nesting beyond this is refused: copying a JSON value recurses once per level.
-inline constexpr int max_nesting = 64;
+inline constexpr std::size_t max_nesting = 64;
 
 /// Parses `text`. Throws `code` with a line naming `what` and the byte when it is not JSON.
 [[nodiscard]] nlohmann::ordered_json parse(std::string_view text, std::string_view what, ErrorCode code);
+
+/// `value` as json.dumps(value, ensure_ascii=False) prints it.
+[[nodiscard]] std::string text_of(const nlohmann::ordered_json& value);
 
 /// Appends `value` as json.dumps(value, ensure_ascii=False) prints it.
 void append(std::string& out, const nlohmann::ordered_json& value);

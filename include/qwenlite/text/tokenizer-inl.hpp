@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -21,24 +20,29 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace tokenizer_build {
 
-/// The added tokens of both files: those of tokenizer_config.json join unless tokenizer.json has them.
+using tokenizer_file::shown;
+
+/// The added tokens of both files by id: those of tokenizer_config.json join unless tokenizer.json has them.
 /// Equal texts under two ids are found later, with those of the vocabulary.
-inline std::vector<AddedToken> joined(const TokenizerFile& file, const TokenizerConfig& config) {
-  std::vector<AddedToken> all;
-  std::unordered_map<int, std::size_t> by_id;
-  const auto add = [&](const AddedToken& token, const std::string& source) {
-    const auto [place, is_new] = by_id.emplace(token.id, all.size());
-    if (is_new) return all.push_back(token);
-    const AddedToken& other = all[place->second];
-    if (other.content == token.content) return;
-    throw Error(
-        ErrorCode::bad_file, source + " added token \"" + tokenizer_file::shown(token.content) + "\"",
-        "id " + std::to_string(token.id) + ", which \"" + tokenizer_file::shown(other.content) + "\" has",
-        "an id of its own");
+inline std::vector<AddedToken> all_added(TokenizerFile& file, TokenizerConfig& config) {
+  const std::size_t from_file = file.added.size();
+  std::vector<AddedToken> all = std::move(file.added);
+  for (AddedToken& token : config.added) all.push_back(std::move(token));
+  const auto by_id = [](const AddedToken* a, const AddedToken* b) {
+    return a->id != b->id ? a->id < b->id : a < b;  // the earlier one first
   };
-  for (const AddedToken& token : file.added) add(token, file.name);
-  for (const AddedToken& token : config.added) add(token, "tokenizer_config.json");
-  return all;
+  std::vector<AddedToken> kept;
+  for (AddedToken* token : sorted(all, by_id)) {
+    if (kept.empty() || kept.back().id != token->id) {
+      kept.push_back(std::move(*token));
+    } else if (kept.back().content != token->content) {
+      const auto place = static_cast<std::size_t>(token - all.data());
+      const char* source = place < from_file ? file.name.c_str() : "tokenizer_config.json";
+      throw Error(ErrorCode::bad_file, {source, " added token \"", shown(token->content), "\""},
+                  {"id ", token->id, ", which \"", shown(kept.back().content), "\" has"}, "an id of its own");
+    }
+  }
+  return kept;
 }
 
 /// Tokens in the order of their ids. Throws unless ids are 0, 1, ... without a gap.
@@ -58,7 +62,7 @@ class IdOrder {
     }
     sources_.resize(sources_.size() - repeated_);
     for (std::size_t id = 0; id < sources_.size(); ++id) {
-      if (sources_[id] == unused) fail("the ids of its tokens", "no token with id " + std::to_string(id));
+      if (sources_[id] == unused) fail("the ids of its tokens", {"no token with id ", id});
     }
   }
 
@@ -76,15 +80,16 @@ class IdOrder {
  private:
   static constexpr std::size_t unused = static_cast<std::size_t>(-1);
 
-  [[noreturn]] void fail(const std::string& field, const std::string& found) const {
-    throw Error(ErrorCode::bad_file, file_.name + " " + field, found,
-                "every id from 0 to " + std::to_string(sources_.size() - 1) + " once");
+  [[noreturn]] void fail(std::string_view field, const MessageText& found) const {
+    throw Error(ErrorCode::bad_file, {file_.name, " ", field}, found,
+                {"every id from 0 to ", sources_.size() - 1, " once"});
   }
   void place(int id, std::string_view text, std::size_t source) {
-    const std::string field = "id of \"" + tokenizer_file::shown(text) + "\"";
     const auto index = static_cast<std::size_t>(id);
-    if (index >= sources_.size()) fail(field, std::to_string(id));
-    if (sources_[index] != unused) fail(field, std::to_string(id) + " a second time");
+    const bool inside = index < sources_.size();
+    if (!inside || sources_[index] != unused) {
+      fail(joined({"id of \"", shown(text), "\""}), {id, inside ? " a second time" : ""});
+    }
     sources_[index] = source;
   }
 
@@ -98,24 +103,25 @@ class IdOrder {
 
 // ----------------------------------------------------------------------------------------- opening
 
-inline Tokenizer::Tokenizer(const std::filesystem::path& directory, const TokenizerOptions& options) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  const auto exists = [&](const char* name) { return fs::exists(directory / name, ignored); };
+QWENLITE_INLINE Tokenizer::Tokenizer(const std::filesystem::path& directory,
+                                     const TokenizerOptions& options) {
+  // What a file holds, if there is one.
+  const auto content = [&directory](const char* name) -> std::optional<std::string> {
+    const std::filesystem::path path = directory / name;
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+    return tokenizer_file::read(path);
+  };
   TokenizerConfig config;
-  if (exists("tokenizer_config.json")) {
-    config = tokenizer_file::parse_config(tokenizer_file::read(directory / "tokenizer_config.json"));
-  }
+  if (const auto text = content("tokenizer_config.json")) config = tokenizer_file::parse_config(*text);
   // From a file of its own the template takes precedence over the one in tokenizer_config.json.
-  if (exists("chat_template.jinja"))
-    config.chat_template = tokenizer_file::read(directory / "chat_template.jinja");
+  if (auto text = content("chat_template.jinja")) config.chat_template = std::move(text);
   const std::optional<std::string> template_text = std::move(config.chat_template);
-  if (exists("tokenizer.json")) {
-    const auto path = directory / "tokenizer.json";
-    build(tokenizer_file::parse(tokenizer_file::read(path), path.string()), std::move(config));
-  } else if (exists("vocab.json") && exists("merges.txt")) {
-    TokenizerFile file = tokenizer_file::parse_pair(tokenizer_file::read(directory / "vocab.json"),
-                                                    tokenizer_file::read(directory / "merges.txt"), config);
+  std::optional<std::string> vocabulary, merges;
+  if (const auto text = content("tokenizer.json")) {
+    build(tokenizer_file::parse(*text, (directory / "tokenizer.json").string()), std::move(config));
+  } else if ((vocabulary = content("vocab.json")) && (merges = content("merges.txt"))) {
+    TokenizerFile file = tokenizer_file::parse_pair(*vocabulary, *merges, config);
     build(std::move(file), std::move(config));
   } else {
     throw Error(ErrorCode::io, directory.string(), "no tokenizer",
@@ -124,8 +130,9 @@ inline Tokenizer::Tokenizer(const std::filesystem::path& directory, const Tokeni
   choose_template(template_text, options);
 }
 
-inline Tokenizer Tokenizer::from_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
-                                      const TokenizerOptions& options) {
+QWENLITE_INLINE Tokenizer Tokenizer::from_json(std::string_view tokenizer_json,
+                                               std::string_view tokenizer_config_json,
+                                               const TokenizerOptions& options) {
   TokenizerConfig config;
   if (!tokenizer_config_json.empty()) config = tokenizer_file::parse_config(tokenizer_config_json);
   const std::optional<std::string> template_text = std::move(config.chat_template);
@@ -135,21 +142,20 @@ inline Tokenizer Tokenizer::from_json(std::string_view tokenizer_json, std::stri
   return tokenizer;
 }
 
-inline void Tokenizer::build(TokenizerFile file, TokenizerConfig config) {
+QWENLITE_INLINE void Tokenizer::build(TokenizerFile file, TokenizerConfig config) {
   rule_ = file.rule;
-  std::vector<AddedToken> added = tokenizer_build::joined(file, config);
+  std::vector<AddedToken> added = tokenizer_build::all_added(file, config);
   build_vocabulary(file, added);
   added_ = AddedTokens(std::move(added));
   build_merges(file);
   build_special(file, config);
 }
 
-inline void Tokenizer::build_vocabulary(TokenizerFile& file, const std::vector<AddedToken>& added) {
+QWENLITE_INLINE void Tokenizer::build_vocabulary(TokenizerFile& file, const std::vector<AddedToken>& added) {
   vocabulary_ = Vocabulary(tokenizer_build::IdOrder(file, added).take());
   if (const int id = vocabulary_.duplicate(); id != Vocabulary::none) {
-    throw Error(ErrorCode::bad_file, file.name + " token \"" + tokenizer_file::shown(vocabulary_[id]) + "\"",
-                "ids " + std::to_string(vocabulary_.find(vocabulary_[id])) + " and " + std::to_string(id),
-                "one id");
+    throw Error(ErrorCode::bad_file, {file.name, " token \"", tokenizer_file::shown(vocabulary_[id]), "\""},
+                {"ids ", vocabulary_.find(vocabulary_[id]), " and ", id}, "one id");
   }
   file.tokens = ByteStrings();
   file.ids = {};
@@ -157,18 +163,18 @@ inline void Tokenizer::build_vocabulary(TokenizerFile& file, const std::vector<A
     const char text = static_cast<char>(byte);
     const int id = vocabulary_.find({&text, 1});
     if (id == Vocabulary::none) {
-      throw Error(ErrorCode::bad_file, file.name + " model.vocab",
-                  "no token for byte " + std::to_string(byte), "a token for each of the 256 bytes");
+      throw Error(ErrorCode::bad_file, {file.name, " model.vocab"}, {"no token for byte ", byte},
+                  "a token for each of the 256 bytes");
     }
     byte_ids_[static_cast<std::size_t>(byte)] = id;
   }
 }
 
-inline void Tokenizer::build_merges(const TokenizerFile& file) {
+QWENLITE_INLINE void Tokenizer::build_merges(const TokenizerFile& file) {
   const std::size_t count = file.merges.size() / 2;
   merges_ = MergeTable(count);
-  std::vector<bool> ordinary(vocabulary_.size());
-  for (const int id : byte_ids_) ordinary[static_cast<std::size_t>(id)] = true;
+  std::vector<unsigned char> ordinary(vocabulary_.size());  // 1 for ids that ordinary text may get
+  for (const int id : byte_ids_) ordinary[static_cast<std::size_t>(id)] = 1;
   std::string merged;
   for (std::size_t rank = 0; rank < count; ++rank) {
     const std::string_view left = file.merges[2 * rank], right = file.merges[2 * rank + 1];
@@ -178,33 +184,33 @@ inline void Tokenizer::build_merges(const TokenizerFile& file) {
     for (std::size_t i = 0; i < 3; ++i) {
       ids[i] = vocabulary_.find(texts[i]);
       if (ids[i] != Vocabulary::none) continue;
-      throw Error(ErrorCode::bad_file, file.name + " merge " + std::to_string(rank),
-                  "\"" + tokenizer_file::shown(texts[i]) + "\", which is no token",
+      throw Error(ErrorCode::bad_file, {file.name, " merge ", rank},
+                  {"\"", tokenizer_file::shown(texts[i]), "\", which is no token"},
                   "tokens of the vocabulary");
     }
     if (!merges_.insert(ids[0], ids[1], {static_cast<std::uint32_t>(rank), ids[2]})) {
-      throw Error(ErrorCode::bad_file, file.name + " merge " + std::to_string(rank),
-                  "\"" + tokenizer_file::shown(merged) + "\" from the same two parts as before",
+      throw Error(ErrorCode::bad_file, {file.name, " merge ", rank},
+                  {"\"", tokenizer_file::shown(merged), "\" from the same two parts as before"},
                   "each pair once");
     }
-    ordinary[static_cast<std::size_t>(ids[2])] = true;
+    ordinary[static_cast<std::size_t>(ids[2])] = 1;
   }
   for (const AddedToken& token : added_.all()) {
-    if (!ordinary[static_cast<std::size_t>(token.id)]) continue;
+    if (ordinary[static_cast<std::size_t>(token.id)] == 0) continue;
     throw Error(ErrorCode::bad_file,
-                file.name + " added token \"" + tokenizer_file::shown(token.content) + "\"",
+                {file.name, " added token \"", tokenizer_file::shown(token.content), "\""},
                 "an id that ordinary text also gets", "an id that no merge makes");
   }
 }
 
-inline void Tokenizer::build_special(const TokenizerFile& file, const TokenizerConfig& config) {
-  special_.assign(vocabulary_.size(), false);
+QWENLITE_INLINE void Tokenizer::build_special(const TokenizerFile& file, const TokenizerConfig& config) {
+  special_ = std::vector<unsigned char>(vocabulary_.size());
   for (const AddedToken& token : added_.all()) special_[static_cast<std::size_t>(token.id)] = token.special;
   if (config.eos_token) {
     const int id = vocabulary_.find(*config.eos_token);
     if (id == Vocabulary::none) {
       throw Error(ErrorCode::bad_file, "tokenizer_config.json eos_token",
-                  "\"" + tokenizer_file::shown(*config.eos_token) + "\"", "a token of " + file.name);
+                  {"\"", tokenizer_file::shown(*config.eos_token), "\""}, {"a token of ", file.name});
     }
     eos_ids_.push_back(id);
     return;
@@ -214,8 +220,8 @@ inline void Tokenizer::build_special(const TokenizerFile& file, const TokenizerC
   }
 }
 
-inline void Tokenizer::choose_template(const std::optional<std::string>& text,
-                                       const TokenizerOptions& options) {
+QWENLITE_INLINE void Tokenizer::choose_template(const std::optional<std::string>& text,
+                                                const TokenizerOptions& options) {
   if (options.family) {
     chat_template_ = ChatTemplate(*options.family);
   } else if (text) {
@@ -227,7 +233,8 @@ inline void Tokenizer::choose_template(const std::optional<std::string>& text,
 
 // ---------------------------------------------------------------------------------------- encoding
 
-inline std::vector<int> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+QWENLITE_INLINE std::vector<int> Tokenizer::encode(std::string_view text,
+                                                   const EncodeOptions& options) const {
   std::vector<int> ids;
   ids.reserve(text.size() / 4 + 8);
   if (options.control_tokens) {
@@ -239,12 +246,12 @@ inline std::vector<int> Tokenizer::encode(std::string_view text, const EncodeOpt
   return ids;
 }
 
-inline std::vector<int> Tokenizer::encode_chat(const std::vector<Message>& messages,
-                                               const ChatOptions& options) const {
+QWENLITE_INLINE std::vector<int> Tokenizer::encode_chat(const std::vector<Message>& messages,
+                                                        const ChatOptions& options) const {
   return encode_segments(chat_template_.segments(messages, options));
 }
 
-inline std::vector<int> Tokenizer::encode_segments(std::span<const ChatSegment> segments) const {
+QWENLITE_INLINE std::vector<int> Tokenizer::encode_segments(std::span<const ChatSegment> segments) const {
   std::string text;
   std::vector<ByteRange> allowed;
   for (const ChatSegment& segment : segments) {
@@ -258,8 +265,8 @@ inline std::vector<int> Tokenizer::encode_segments(std::span<const ChatSegment> 
 
 /// Added tokens count inside one of the allowed ranges; everything between two of them is one run of
 /// ordinary text, whatever segments it came from.
-inline void Tokenizer::encode_allowed(std::string_view text, std::span<const ByteRange> allowed,
-                                      std::vector<int>& ids, EncodeStats* stats) const {
+QWENLITE_INLINE void Tokenizer::encode_allowed(std::string_view text, std::span<const ByteRange> allowed,
+                                               std::vector<int>& ids, EncodeStats* stats) const {
   std::size_t run = 0;  // where the ordinary text not yet encoded begins
   for (const ByteRange& range : allowed) {
     const std::string_view inside = text.substr(0, range.end);
@@ -274,11 +281,10 @@ inline void Tokenizer::encode_allowed(std::string_view text, std::span<const Byt
   encode_ordinary(text.substr(run), ids, stats);
 }
 
-inline void Tokenizer::encode_ordinary(std::string_view text, std::vector<int>& ids,
-                                       EncodeStats* stats) const {
+QWENLITE_INLINE void Tokenizer::encode_ordinary(std::string_view text, std::vector<int>& ids,
+                                                EncodeStats* stats) const {
   if (text.size() >= UINT32_MAX / 2) {
-    throw Error(ErrorCode::bad_text, "text to encode", std::to_string(text.size()) + " bytes",
-                "less than 2 GiB");
+    throw Error(ErrorCode::bad_text, "text to encode", {text.size(), " bytes"}, "less than 2 GiB");
   }
   std::string changed;
   if (unicode::valid_prefix(text) != text.size()) {
@@ -306,7 +312,7 @@ inline void Tokenizer::encode_ordinary(std::string_view text, std::vector<int>& 
 
 // ---------------------------------------------------------------------------------------- decoding
 
-inline std::string Tokenizer::decode(std::span<const int> ids, const DecodeOptions& options) const {
+QWENLITE_INLINE std::string Tokenizer::decode(std::span<const int> ids, const DecodeOptions& options) const {
   std::string bytes;
   for (const int id : ids) {
     if (options.skip_special && is_special(id)) continue;
@@ -318,13 +324,14 @@ inline std::string Tokenizer::decode(std::span<const int> ids, const DecodeOptio
   return text;
 }
 
-inline std::optional<int> Tokenizer::token_to_id(std::string_view bytes) const noexcept {
+QWENLITE_INLINE std::optional<int> Tokenizer::token_to_id(std::string_view bytes) const noexcept {
   const int id = vocabulary_.find(bytes);
   return id == Vocabulary::none ? std::nullopt : std::optional<int>(id);
 }
 
-inline bool Tokenizer::is_special(int id) const noexcept {
-  return id >= 0 && static_cast<std::size_t>(id) < special_.size() && special_[static_cast<std::size_t>(id)];
+QWENLITE_INLINE bool Tokenizer::is_special(int id) const noexcept {
+  return id >= 0 && static_cast<std::size_t>(id) < special_.size() &&
+         special_[static_cast<std::size_t>(id)] != 0;
 }
 
 }  // namespace QWENLITE_ABI

@@ -30,6 +30,7 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
+/// How a text is encoded.
 struct EncodeOptions {
   /// True: added tokens written in the text become their ids, as Hugging Face's tokenizers do by default.
   /// False: such text is ordinary text.
@@ -37,16 +38,19 @@ struct EncodeOptions {
   EncodeStats* stats = nullptr;  ///< counts are added to it
 };
 
+/// How token ids are decoded.
 struct DecodeOptions {
   /// Leaves out tokens flagged special. Added tokens without that flag (`</think>`) are always rendered.
   bool skip_special = false;
 };
 
+/// How a tokenizer is opened.
 struct TokenizerOptions {
   /// Renders chats as this family, whatever template the directory brings.
   std::optional<ChatFamily> family{};
 };
 
+/// The tokenizer and the chat template of a checkpoint. Constant; may be shared between threads.
 class Tokenizer {
  public:
   /// Opens tokenizer.json, or vocab.json and merges.txt; with tokenizer_config.json and chat_template.jinja
@@ -68,6 +72,7 @@ class Tokenizer {
 
   /// The prompt of a conversation. Control tokens come from the template only, never from the messages;
   /// without control tokens in the messages the ids equal those of the rendered text encoded as a whole.
+  /// Throws as ChatTemplate::segments() does.
   [[nodiscard]] std::vector<int> encode_chat(const std::vector<Message>& messages,
                                              const ChatOptions& options = {}) const;
 
@@ -84,7 +89,9 @@ class Tokenizer {
   [[nodiscard]] bool is_special(int id) const noexcept;
   /// Ids that end a reply: tokenizer_config's eos_token, else <|im_end|> and <|endoftext|> where known.
   [[nodiscard]] const std::vector<int>& eos_ids() const noexcept { return eos_ids_; }
+  /// What encode_chat() renders with.
   [[nodiscard]] const ChatTemplate& chat_template() const noexcept { return chat_template_; }
+  /// How a text is cut before the merges: by the family's rule.
   [[nodiscard]] PreSplit pre_split_rule() const noexcept { return rule_; }
 
  private:
@@ -104,7 +111,7 @@ class Tokenizer {
   MergeTable merges_;
   std::array<int, 256> byte_ids_{};
   AddedTokens added_;
-  std::vector<bool> special_;  // by id
+  std::vector<unsigned char> special_;  // 1 or 0, by id
   std::vector<int> eos_ids_;
   PreSplit rule_ = PreSplit::qwen3;
   ChatTemplate chat_template_;

@@ -10,12 +10,12 @@
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <qwenlite/json_text.hpp>
 #include <qwenlite/text/byte_alphabet.hpp>
 #include <qwenlite/text/tokenizer_content.hpp>
 #include <qwenlite/text/unicode.hpp>
@@ -44,12 +44,12 @@ struct RawAddedToken {
 
   /// The token, if this library can match it. Texts that NFC leaves alone are matched before it, whatever
   /// `normalized` says.
-  [[nodiscard]] AddedToken checked(const std::string& place) const {
-    if (id < 0) throw Error(ErrorCode::bad_file, place + " id", "nothing", "a token id");
-    if (content.empty()) throw Error(ErrorCode::bad_file, place + " content", "nothing", "the token's text");
-    if (flags[3]) throw Error(ErrorCode::unsupported, place + " single_word", "true", "false");
+  [[nodiscard]] AddedToken checked(std::string_view place) const {
+    if (id < 0) throw Error(ErrorCode::bad_file, {place, " id"}, "nothing", "a token id");
+    if (content.empty()) throw Error(ErrorCode::bad_file, {place, " content"}, "nothing", "the token's text");
+    if (flags[3]) throw Error(ErrorCode::unsupported, {place, " single_word"}, "true", "false");
     if (flags[4] && !unicode::is_surely_nfc(content)) {
-      throw Error(ErrorCode::unsupported, place + " normalized", "true with a text that NFC changes",
+      throw Error(ErrorCode::unsupported, {place, " normalized"}, "true with a text that NFC changes",
                   "false");
     }
     return {id, content, flags[0], flags[1], flags[2]};
@@ -68,7 +68,7 @@ struct Setting {
 
 /// Handler of parser events, which return true; whatever is wrong throws. It is used through the virtual
 /// interface, so that the parser is compiled once for all handlers of the library.
-class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
+class SaxReader final : public json_text::Handler {
  public:
   enum class Document : std::uint8_t { tokenizer_json, vocab_json };
 
@@ -101,13 +101,13 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
     return flag != nullptr || scalar(value ? "true" : "false");
   }
   bool number_integer(number_integer_t value) override {
-    return value < 0 ? scalar(std::to_string(value)) : number_unsigned(static_cast<std::uint64_t>(value));
+    return value < 0 ? scalar(joined({value})) : number_unsigned(static_cast<std::uint64_t>(value));
   }
   bool number_unsigned(number_unsigned_t value) override {
     const bool is_id = place() == Place::vocabulary || (place() == Place::added_token && key_ == "id");
-    if (!is_id) return scalar(std::to_string(value));
+    if (!is_id) return scalar(joined({value}));
     if (value > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) {
-      fail(where(), std::to_string(value), "a token id");
+      fail(where(), {value}, "a token id");
     }
     if (place() == Place::vocabulary) {
       file_.ids.push_back(static_cast<int>(value));
@@ -116,9 +116,7 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
     }
     return true;
   }
-  bool number_float(number_float_t value, const string_t& text) override {
-    return scalar(text.empty() ? std::to_string(value) : text);
-  }
+  bool number_float(number_float_t /*value*/, const string_t& text) override { return scalar(text); }
   bool string(string_t& value) override {
     switch (place()) {
       case Place::merges: add_merge(value); return true;
@@ -127,8 +125,11 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
         if (key_ != "content") return scalar("a string");
         token_.content = value;
         return true;
-      default: return scalar("\"" + value + "\"");
+      case Place::vocabulary:
+      case Place::added_tokens:
+      case Place::other: break;
     }
+    return scalar(joined({"\"", value, "\""}));
   }
   bool binary(binary_t& /*unused*/) override { return true; }  // JSON text has none
 
@@ -136,7 +137,7 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
     Level& level = levels_.back();
     if (level.place == Place::vocabulary) {
       if (!append_token(file_.tokens, name)) {
-        fail("model.vocab", "the token \"" + shown(name) + "\"", "tokens in the byte alphabet");
+        fail("model.vocab", {"the token \"", shown(name), "\""}, "tokens in the byte alphabet");
       }
       return true;
     }
@@ -164,7 +165,7 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
   }
   bool end_object() override {
     if (levels_.back().place == Place::added_token) {
-      file_.added.push_back(token_.checked(file_.name + " " + where()));
+      file_.added.push_back(token_.checked(joined({file_.name, " ", where()})));
     }
     levels_.pop_back();
     return true;
@@ -184,14 +185,14 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
   }
   bool end_array() override {
     if (levels_.back().place == Place::merge_pair && pair_parts_ != 2) {
-      fail(where(), std::to_string(pair_parts_) + " parts", "two");
+      fail(where(), {pair_parts_, " parts"}, "two");
     }
     levels_.pop_back();
     return true;
   }
   bool parse_error(std::size_t position, const std::string& /*unused*/,
-                   const nlohmann::ordered_json::exception& /*unused*/) override {
-    throw Error(ErrorCode::bad_file, file_.name, "broken JSON at byte " + std::to_string(position),
+                   const json_text::Json::exception& reason) override {
+    throw Error(ErrorCode::bad_file, file_.name, json_text::broken_text(position, reason),
                 "one complete JSON object");
   }
 
@@ -206,11 +207,11 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
 
   [[nodiscard]] Place place() const noexcept { return levels_.empty() ? Place::other : levels_.back().place; }
 
-  [[noreturn]] void fail(const std::string& field, const std::string& found, std::string_view expected,
+  [[noreturn]] void fail(std::string_view field, const MessageText& found, std::string_view expected,
                          ErrorCode code = ErrorCode::bad_file) const {
-    throw Error(code, file_.name + " " + field, found, expected);
+    throw Error(code, {file_.name, " ", field}, found, expected);
   }
-  void require_part(bool seen, const char* field, std::string_view expected) const {
+  void require_part(bool seen, const char* field, const char* expected) const {
     if (!seen) fail(field, "nothing", expected);
   }
 
@@ -218,12 +219,12 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
     switch (place()) {
       case Place::vocabulary: {
         const std::size_t count = file_.tokens.size();  // the value of the latest key is the one met
-        return "model.vocab[\"" + (count == 0 ? std::string() : shown(file_.tokens[count - 1])) + "\"]";
+        return joined({"model.vocab[\"", count == 0 ? "" : shown(file_.tokens[count - 1]), "\"]"});
       }
       case Place::merges:
-      case Place::merge_pair: return "model.merges[" + std::to_string(file_.merges.size() / 2) + "]";
+      case Place::merge_pair: return joined({"model.merges[", file_.merges.size() / 2, "]"});
       case Place::added_tokens: return "added_tokens";
-      case Place::added_token: return "added_tokens[" + std::to_string(file_.added.size()) + "] " + key_;
+      case Place::added_token: return joined({"added_tokens[", file_.added.size(), "] ", key_});
       case Place::other: break;
     }
     return path_.empty() ? "top level" : shown(path_);
@@ -234,8 +235,10 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
       case Place::merges: return "\"left right\" or [\"left\", \"right\"]";
       case Place::merge_pair: return "two strings";
       case Place::added_tokens: return "objects";
-      default: return "id, content and flags of an added token";
+      case Place::added_token:
+      case Place::other: break;
     }
+    return "id, content and flags of an added token";
   }
 
   /// Notes that a value begins; in an array outside the big parts its index joins the path.
@@ -244,7 +247,7 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
     Level& level = levels_.back();
     if (level.place == Place::other && level.is_array) {
       path_.resize(level.path_length);
-      path_ += "." + std::to_string(level.index++);
+      path_ += joined({".", level.index++});
     }
     return level.place;
   }
@@ -268,16 +271,17 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
   }
 
   void add_merge(std::string_view text) {
-    const std::string field = where();
+    const std::size_t rank = file_.merges.size() / 2;
     if (!append_merge(file_.merges, text)) {
-      fail(field, "\"" + shown(text) + "\"", "two parts in the byte alphabet with one space between them");
+      fail(joined({"model.merges[", rank, "]"}), {"\"", shown(text), "\""},
+           "two parts in the byte alphabet with one space between them");
     }
   }
   void add_merge_part(std::string_view text) {
-    const std::string field = where();
-    if (++pair_parts_ > 2) fail(field, "more than two parts", "two");
+    const std::size_t rank = file_.merges.size() / 2;
+    if (++pair_parts_ > 2) fail(where(), "more than two parts", "two");
     if (!append_token(file_.merges, text)) {
-      fail(field, "\"" + shown(text) + "\"", "a part in the byte alphabet");
+      fail(joined({"model.merges[", rank, "]"}), {"\"", shown(text), "\""}, "a part in the byte alphabet");
     }
   }
 
@@ -296,13 +300,12 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
     return false;
   }
   /// Refuses a setting whose value is none of those given ("" stands for absent).
-  void expect(const std::string& path, std::initializer_list<std::string_view> allowed) const {
+  void expect(std::string_view path, std::initializer_list<std::string_view> allowed) const {
     const std::string_view found = setting(path);
     for (const std::string_view value : allowed) {
       if (found == value) return;
     }
-    std::string_view expected = *allowed.begin();
-    fail(path, found.empty() ? "nothing" : shown(found), expected, ErrorCode::unsupported);
+    fail(path, found.empty() ? "nothing" : shown(found), *allowed.begin(), ErrorCode::unsupported);
   }
 
   void check_model() const {
@@ -317,31 +320,30 @@ class SaxReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
 
   void check_pre_tokenizer() {
     expect("pre_tokenizer.type", {"\"Sequence\""});
-    const std::string split = "pre_tokenizer.pretokenizers.0.";
-    const std::string bytes = "pre_tokenizer.pretokenizers.1.";
-    expect(split + "type", {"\"Split\""});
-    expect(split + "behavior", {"\"Isolated\""});
-    expect(split + "invert", {"false", ""});
-    expect(bytes + "type", {"\"ByteLevel\""});
-    expect(bytes + "add_prefix_space", {"false"});
-    expect(bytes + "use_regex", {"false"});
+    expect("pre_tokenizer.pretokenizers.0.type", {"\"Split\""});
+    expect("pre_tokenizer.pretokenizers.0.behavior", {"\"Isolated\""});
+    expect("pre_tokenizer.pretokenizers.0.invert", {"false", ""});
+    expect("pre_tokenizer.pretokenizers.1.type", {"\"ByteLevel\""});
+    expect("pre_tokenizer.pretokenizers.1.add_prefix_space", {"false"});
+    expect("pre_tokenizer.pretokenizers.1.use_regex", {"false"});
     if (has_setting_under("pre_tokenizer.pretokenizers.2")) {
       fail("pre_tokenizer.pretokenizers", "more than two steps", "Split and ByteLevel",
            ErrorCode::unsupported);
     }
-    std::string_view regex = setting(split + "pattern.Regex");
+    constexpr std::string_view pattern = "pre_tokenizer.pretokenizers.0.pattern.Regex";
+    std::string_view regex = setting(pattern);
     if (regex.size() >= 2) regex = regex.substr(1, regex.size() - 2);
     const auto rule = pre_split::rule_of(regex);
     if (!rule) {
-      fail(split + "pattern.Regex", regex.empty() ? "nothing" : "\"" + shown(regex) + "\"",
+      fail(pattern, regex.empty() ? "nothing" : joined({"\"", shown(regex), "\""}),
            "the regex of Qwen3 or of Qwen3.5", ErrorCode::unsupported);
     }
     file_.rule = *rule;
   }
 
-  void check_byte_level(const std::string& part, bool may_be_absent) const {
+  void check_byte_level(std::string_view part, bool may_be_absent) const {
     if (may_be_absent && (!has_setting_under(part) || setting(part) == "null")) return;
-    expect(part + ".type", {"\"ByteLevel\""});
+    expect(joined({part, ".type"}), {"\"ByteLevel\""});
   }
 
   Document document_;

@@ -9,8 +9,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -211,16 +213,23 @@ inline void decompose(std::uint32_t point, std::vector<Classed>& out) {
   }
 }
 
+/// Sorts by combining class, in linear time: a run of marks can be as long as the text. Equal ones keep
+/// their order.
+inline void sort_by_class(std::span<Classed> marks) {
+  std::array<std::size_t, 257> place{};  // where the next mark of a class goes
+  for (const Classed& mark : marks) ++place[mark.combining_class + 1U];
+  for (std::size_t i = 1; i < place.size(); ++i) place[i] += place[i - 1];
+  const std::vector<Classed> given(marks.begin(), marks.end());
+  for (const Classed& mark : given) marks[place[mark.combining_class]++] = mark;
+}
+
 /// Normalises one segment (a starter and what may combine with it), decomposed in `parts`.
 inline void append_composed(std::string& out, std::vector<Classed>& parts) {
   for (std::size_t i = 0; i < parts.size();) {  // canonical order: stable by class between starters
     std::size_t end = i + 1;
     while (end < parts.size() && parts[end].combining_class != 0) ++end;
     const auto marks = parts[i].combining_class == 0 ? i + 1 : i;
-    const auto begin = parts.begin();
-    std::stable_sort(
-        begin + static_cast<std::ptrdiff_t>(marks), begin + static_cast<std::ptrdiff_t>(end),
-        [](const Classed& a, const Classed& b) { return a.combining_class < b.combining_class; });
+    if (end - marks > 1) sort_by_class(std::span(parts).subspan(marks, end - marks));
     i = end;
   }
   std::size_t starter = parts.size();  // index of the last starter, if any
@@ -275,7 +284,7 @@ inline void append_composed(std::string& out, std::vector<Classed>& parts) {
   return i;
 }
 
-/// Normalisation form C of valid UTF-8. Linear but for sorting runs of combining marks.
+/// Normalisation form C of valid UTF-8. Linear.
 [[nodiscard]] inline std::string nfc(std::string_view text) {
   std::string out;
   out.reserve(text.size());
