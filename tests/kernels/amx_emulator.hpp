@@ -21,6 +21,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <qwenlite/kernels/amx.hpp>
+#include <qwenlite/kernels/process.hpp>
+
 namespace amx_emulator {
 
 /// The tile registers of one thread. Palette 0: not configured.

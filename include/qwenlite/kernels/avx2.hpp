@@ -6,6 +6,7 @@
 #pragma once
 
 #include <qwenlite/kernels/avx2_attention.hpp>
+#include <qwenlite/kernels/avx2_delta.hpp>
 #include <qwenlite/kernels/avx2_matmul.hpp>
 #include <qwenlite/kernels/scalar.hpp>
 
@@ -107,6 +108,10 @@ inline constexpr KernelTable table = [] {
   t.attend_span = attend_span;
   t.attend_scratch_bytes = attend_scratch_bytes;
   t.merge_span = merge_span;
+  t.conv1d = conv1d;
+  t.delta_keys = delta_keys;
+  t.delta_rows = delta_rows;
+  t.delta_close = delta_close;
   return t;
 }();
 

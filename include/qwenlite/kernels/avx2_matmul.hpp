@@ -152,7 +152,7 @@ inline void unpack_row(const std::byte* p, Index n, float* out) {
 }
 
 inline Index matmul_scratch_bytes(Index rows, Index in, Index columns) {
-  if (columns <= direct_columns) return 0;
+  if (columns <= 1) return 0;
   const Index row = panel_stride(in) * 4;
   const Index least = 4 * row;
   return smaller(round_up(rows, 4) * row, least > panel_bytes ? least : panel_bytes);
@@ -179,8 +179,7 @@ inline void multiply_by_panels(const Strip& s, Index columns, float* panel) {
   }
 }
 
-template <class Load>
-inline void matmul_format(const MatmulArgs& a) {
+inline void matmul(const MatmulArgs& a) {
   const Strip strip{.weights = a.weights,
                     .row_bytes = a.row_bytes,
                     .rows = a.rows,
@@ -190,15 +189,15 @@ inline void matmul_format(const MatmulArgs& a) {
                     .out = a.out,
                     .out_stride = a.out_stride,
                     .accumulate = a.accumulate};
-  if (a.columns <= direct_columns) return multiply_directly<Load>(strip, a.columns);
-  multiply_by_panels<Load>(strip, a.columns, reinterpret_cast<float*>(a.scratch));
-}
-
-inline void matmul(const MatmulArgs& a) {
+  auto* panel = reinterpret_cast<float*>(a.scratch);
   switch (a.format) {
-    case Format::bf16: return matmul_format<LoadBf16>(a);
-    case Format::f16: return matmul_format<LoadF16>(a);
-    case Format::f32: return matmul_format<LoadF32>(a);
+    case Format::bf16:
+      if (a.columns <= direct_columns) return multiply_directly<LoadBf16>(strip, a.columns);
+      return multiply_by_panels<LoadBf16>(strip, a.columns, panel);
+    case Format::f16:
+      if (a.columns == 1) return tile_rows<LoadF16, 8, 1, true>(strip, 0);
+      return multiply_by_panels<LoadF16>(strip, a.columns, panel);
+    case Format::f32: return multiply<LoadF32, false>(strip, a.columns);
   }
 }
 

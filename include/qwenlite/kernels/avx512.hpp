@@ -7,10 +7,8 @@
 // many chains at once to hide latency; no chain knows how many others there are, so its bits do not either.
 #pragma once
 
-#include <immintrin.h>
-
+#include <qwenlite/kernels/avx512_lanes.hpp>
 #include <qwenlite/kernels/scalar.hpp>
-#include <qwenlite/kernels/table.hpp>
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
@@ -27,86 +25,6 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace kernels::avx512 {
-
-// ----------------------------------------------------------------------------- elements and lanes
-
-[[nodiscard]] inline __mmask16 first_lanes(Index n) {
-  return static_cast<__mmask16>(n >= 16 ? 0xFFFFU : (1U << static_cast<unsigned>(n)) - 1U);
-}
-
-/// Sixteen stored elements as float32, whole or masked (masked-out elements are not read).
-struct LoadBf16 {
-  static constexpr Index bytes = 2;
-  static __m512 widen(__m256i raw) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16));
-  }
-  static __m512 all(const std::byte* p) {
-    return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-  }
-  static __m512 some(const std::byte* p, __mmask16 m) { return widen(_mm256_maskz_loadu_epi16(m, p)); }
-};
-struct LoadF16 {
-  static constexpr Index bytes = 2;
-  static __m512 all(const std::byte* p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-  }
-  static __m512 some(const std::byte* p, __mmask16 m) {
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p));
-  }
-};
-struct LoadF32 {
-  static constexpr Index bytes = 4;
-  static __m512 all(const std::byte* p) { return _mm512_loadu_ps(p); }
-  static __m512 some(const std::byte* p, __mmask16 m) { return _mm512_maskz_loadu_ps(m, p); }
-};
-
-/// The tree over lanes: l + (l+8), then + (l+4), + (l+2), + (l+1).
-[[nodiscard]] inline float sum_lanes(__m512 v) {
-  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
-  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
-
-/// The same tree for four vectors at once.
-[[nodiscard]] inline __m128 sum_lanes(const __m512 (&v)[4]) {
-  const __m512 ab =
-      _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[1], 0x44), _mm512_shuffle_f32x4(v[0], v[1], 0xEE));
-  const __m512 cd =
-      _mm512_add_ps(_mm512_shuffle_f32x4(v[2], v[3], 0x44), _mm512_shuffle_f32x4(v[2], v[3], 0xEE));
-  const __m512 four = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
-  const __m512 two = _mm512_add_ps(four, _mm512_permute_ps(four, 0x4E));
-  const __m512 one = _mm512_add_ps(two, _mm512_permute_ps(two, 0xB1));
-  const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
-  return _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, one));
-}
-
-/// The largest lane.
-[[nodiscard]] inline float max_lanes(__m512 v) {
-  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
-  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
-}
-
-/// e^x by reduction to |r| <= ln(2)/2 and a polynomial of degree 7: relative error below 2e-7. Arguments
-/// at or below -104 give exactly zero, those above 88.8 infinity.
-[[nodiscard]] inline __m512 exp(__m512 x) {
-  x = _mm512_max_ps(_mm512_set1_ps(-150.0F), x);  // in this order of operands NaN passes through
-  x = _mm512_min_ps(_mm512_set1_ps(100.0F), x);
-  const __m512 n = _mm512_cvtepi32_ps(_mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504F))));
-  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145752F), x);
-  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(1.42860677e-6F), r);
-  __m512 p = _mm512_set1_ps(1.0F / 5040.0F);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F / 720.0F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F / 120.0F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F / 24.0F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F / 6.0F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F));
-  return _mm512_scalef_ps(p, n);
-}
 
 // ------------------------------------------------------------------------------- matrix products
 
@@ -194,7 +112,7 @@ inline void tile(const Tile& t) {
   for (int c = 0; c < C; ++c) tile_store<R>(sum.at[c], t.out + c * t.out_stride, t.accumulate);
 }
 
-/// All rows by C columns: tiles of R rows, then single rows.
+/// All rows by C columns: tiles of R rows, then single outputs.
 template <class Load, int R, int C, Ahead ahead>
 inline void tile_rows(Tile t, Index rows) {
   Index r = 0;
@@ -205,23 +123,34 @@ inline void tile_rows(Tile t, Index rows) {
     if constexpr (ahead == Ahead::columns) t.next_x += t.in / 2;  // sixteen elements each 32 steps
   }
   for (; r < rows; ++r) {
-    tile<Load, 1, C, Ahead::nothing>(t);
+    for (Index c = 0; c < C; ++c) {
+      Tile one = t;
+      one.x += c * t.x_stride;
+      one.out += c * t.out_stride;
+      tile<Load, 1, 1, Ahead::nothing>(one);
+    }
     t.w += t.w_stride;
     ++t.out;
   }
 }
 
-/// All rows by 1 to 6 columns.
+/// All rows by 1 to 6 columns. Three and five are done in two parts: each shape of tile costs every user
+/// compile time, and the strip's weights are in cache when they are read again.
 template <class Load>
-inline void tile_columns(const Tile& t, Index rows, Index columns) {
-  switch (columns) {
-    case 1: return tile_rows<Load, 16, 1, Ahead::rows>(t, rows);
-    case 2: return tile_rows<Load, 8, 2, Ahead::rows>(t, rows);
-    case 3: return tile_rows<Load, 8, 3, Ahead::rows>(t, rows);
-    case 4: return tile_rows<Load, 4, 4, Ahead::rows>(t, rows);
-    case 5: return tile_rows<Load, 4, 5, Ahead::rows>(t, rows);
-    default: return tile_rows<Load, 4, 6, Ahead::rows>(t, rows);
+inline void tile_columns(Tile t, Index rows, Index columns) {
+  if (columns == 6) return tile_rows<Load, 4, 6, Ahead::rows>(t, rows);
+  const auto advance = [&t](Index done) {
+    t.x += done * t.x_stride;
+    t.out += done * t.out_stride;
+  };
+  if (columns >= 4) {
+    tile_rows<Load, 4, 4, Ahead::rows>(t, rows);
+    advance(4);
+  } else if (columns >= 2) {
+    tile_rows<Load, 8, 2, Ahead::rows>(t, rows);
+    advance(2);
   }
+  if (columns % 2 != 0) tile_rows<Load, 16, 1, Ahead::rows>(t, rows);
 }
 
 template <class Load>
@@ -232,54 +161,57 @@ inline void unpack_row(const std::byte* p, Index n, float* out) {
     _mm512_mask_storeu_ps(out + i, first_lanes(n - i), Load::some(p + i * Load::bytes, first_lanes(n - i)));
 }
 
-inline constexpr Index few_columns = 6;  ///< up to here weights are decoded on the fly, above once per strip
+/// Up to here weights are decoded on the fly, above once per strip.
+inline constexpr Index few_columns = 6;
 
 inline Index matmul_scratch_bytes(Index rows, Index in, Index columns) {
-  return columns > few_columns ? rows * round_up(in, 32) * 4 : 0;
+  return columns > 1 ? rows * round_up(in, 32) * 4 : 0;
 }
 
+/// All columns with the weights as float32 rows, read where they lie or in a panel.
+inline void multiply_f32(Tile t, Index rows, Index columns) {
+  Index c = 0;
+  for (; c + 6 <= columns; c += 6) {
+    t.next_x = t.x + 6 * t.x_stride;
+    tile_rows<LoadF32, 4, 6, Ahead::columns>(t, rows);
+    t.x += 6 * t.x_stride;
+    t.out += 6 * t.out_stride;
+  }
+  if (c < columns) tile_columns<LoadF32>(t, rows, columns - c);
+}
+
+/// Decodes the strip's rows into the panel and multiplies them.
 template <class Load>
-inline void matmul_format(const MatmulArgs& a) {
-  const Index x_stride = round_up(a.in, 32);
-  Tile t{.w = a.weights,
-         .w_stride = a.row_bytes,
-         .x = reinterpret_cast<const float*>(a.packed),
-         .x_stride = x_stride,
-         .in = a.in,
-         .out = a.out,
-         .out_stride = a.out_stride,
-         .accumulate = a.accumulate};
-  if (a.columns <= few_columns) return tile_columns<Load>(t, a.rows, a.columns);
+inline void multiply_panel(Tile t, const MatmulArgs& a) {
   auto* panel = reinterpret_cast<float*>(a.scratch);
   for (Index r = 0; r < a.rows; ++r)
-    unpack_row<Load>(a.weights + r * a.row_bytes, a.in, panel + r * x_stride);
+    unpack_row<Load>(a.weights + r * a.row_bytes, a.in, panel + r * t.x_stride);
   t.w = a.scratch;
-  t.w_stride = x_stride * 4;
-  Index c = 0;
-  for (; c + 6 <= a.columns; c += 6) {
-    t.next_x = t.x + 6 * x_stride;
-    tile_rows<LoadF32, 4, 6, Ahead::columns>(t, a.rows);
-    t.x += 6 * x_stride;
-    t.out += 6 * a.out_stride;
-  }
-  if (c < a.columns) tile_columns<LoadF32>(t, a.rows, a.columns - c);
+  t.w_stride = t.x_stride * 4;
+  multiply_f32(t, a.rows, a.columns);
 }
 
 inline void matmul(const MatmulArgs& a) {
+  const Tile t{.w = a.weights,
+               .w_stride = a.row_bytes,
+               .x = reinterpret_cast<const float*>(a.packed),
+               .x_stride = round_up(a.in, 32),
+               .in = a.in,
+               .out = a.out,
+               .out_stride = a.out_stride,
+               .accumulate = a.accumulate};
   switch (a.format) {
-    case Format::bf16: return matmul_format<LoadBf16>(a);
-    case Format::f16: return matmul_format<LoadF16>(a);
-    case Format::f32: return matmul_format<LoadF32>(a);
+    case Format::bf16:
+      if (a.columns <= few_columns) return tile_columns<LoadBf16>(t, a.rows, a.columns);
+      return multiply_panel<LoadBf16>(t, a);
+    case Format::f16:
+      if (a.columns == 1) return tile_rows<LoadF16, 16, 1, Ahead::rows>(t, a.rows);
+      return multiply_panel<LoadF16>(t, a);
+    case Format::f32: return multiply_f32(t, a.rows, a.columns);
   }
 }
 
 // ----------------------------------------------------------------------------------- elementwise
-
-/// Calls f(offset, mask) for each sixteen elements of n; the last mask may be partial.
-template <class F>
-inline void for_lanes(Index n, F&& f) {
-  for (Index i = 0; i < n; i += 16) f(i, first_lanes(n - i));
-}
 
 template <class Load>
 inline void scale_by_weight(const float* x, float scale, VectorView weight, float* out) {

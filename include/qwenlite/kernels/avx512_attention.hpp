@@ -7,6 +7,7 @@
 #pragma once
 
 #include <qwenlite/kernels/avx512.hpp>
+#include <qwenlite/kernels/avx512_delta.hpp>
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
@@ -234,6 +235,10 @@ inline constexpr KernelTable table = [] {
   t.attend_span = attend_span;
   t.attend_scratch_bytes = attend_scratch_bytes;
   t.merge_span = merge_span;
+  t.conv1d = conv1d;
+  t.delta_keys = delta_keys;
+  t.delta_rows = delta_rows;
+  t.delta_close = delta_close;
   return t;
 }();
 

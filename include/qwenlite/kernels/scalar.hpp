@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include <qwenlite/kernels/scalar_delta.hpp>
 #include <qwenlite/kernels/table.hpp>
 
 namespace qwenlite {
@@ -175,6 +176,10 @@ inline constexpr KernelTable table = [] {
   t.attend_span = attend_span;
   t.attend_scratch_bytes = attend_scratch_bytes;
   t.merge_span = merge_span;
+  t.conv1d = conv1d;
+  t.delta_keys = delta_keys;
+  t.delta_rows = delta_rows;
+  t.delta_close = delta_close;
   return t;
 }();
 

@@ -7,6 +7,7 @@
 // how many other outputs (columns, rows, queries) are computed in the same call.
 #pragma once
 
+#include <qwenlite/kernels/delta.hpp>
 #include <qwenlite/kernels/formats.hpp>
 
 namespace qwenlite {
@@ -127,6 +128,12 @@ struct KernelTable {
   void (*attend_span)(const SpanArgs& args) = nullptr;
   Index (*attend_scratch_bytes)(Index head_dim) = nullptr;
   void (*merge_span)(const MergeArgs& args) = nullptr;
+
+  // Gated DeltaNet layers; see delta.hpp.
+  void (*conv1d)(const Conv1dArgs& args) = nullptr;
+  void (*delta_keys)(const DeltaKeysArgs& args) = nullptr;
+  void (*delta_rows)(const DeltaRowsArgs& args) = nullptr;
+  void (*delta_close)(const DeltaCloseArgs& args) = nullptr;
 };
 
 }  // namespace kernels
