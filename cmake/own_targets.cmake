@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+#
 # Settings of our own programs (tests, examples, benchmarks). Nothing here reaches a user's targets.
 
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -15,9 +17,20 @@ if(QWENLITE_SANITIZE)
   target_link_options(qwenlite_own_flags INTERFACE -fsanitize=${QWENLITE_SANITIZE})
 endif()
 
-# Adds a program made of the given sources that uses the library under our own warnings.
+# Programs of ours share one compiled copy of the library.
+if(PROJECT_IS_TOP_LEVEL)
+  target_link_libraries(qwenlite_instances PRIVATE qwenlite_own_flags)
+endif()
+
+# Adds a program made of the given sources that uses the library under our own warnings. With HEADER_ONLY
+# first it compiles the library itself, as a program does that links nothing.
 function(qwenlite_add_program name)
+  set(library qwenlite::instances)
+  if(ARGV1 STREQUAL "HEADER_ONLY")
+    list(POP_FRONT ARGN)
+    set(library qwenlite::qwenlite)
+  endif()
   add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE qwenlite::qwenlite qwenlite_own_flags)
+  target_link_libraries(${name} PRIVATE ${library} qwenlite_own_flags)
   set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()

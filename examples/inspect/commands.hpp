@@ -33,6 +33,8 @@ struct Options {
   Index n = 16;  // generate
   bool ignore_eos = false;
 
+  Index tokens = 0;  // explain
+
   std::string out;  // trace
 };
 
@@ -47,6 +49,7 @@ void detokenize(const Options& options);
 void render_template(const Options& options);
 void show_logits(const Options& options);
 void generate(const Options& options);
+void explain(const Options& options);
 void trace(const Options& options);
 
 }  // namespace inspect

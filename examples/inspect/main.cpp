@@ -57,6 +57,12 @@ void add_network_commands(CLI::App& app, Options& options) {
   generate.add_option("--n", options.n, "tokens to generate (16)")
       ->check(programs::number_in<qwenlite::Index>(1, many));
   generate.add_flag("--ignore-eos", options.ignore_eos, "go on past the end of the reply");
+  CLI::App& explain =
+      add_command(app, options, "explain", "what the library chooses for this model here, and why");
+  explain
+      .add_option("--tokens", options.tokens,
+                  "length of the session whose memory to tell (default: the library's)")
+      ->check(programs::number_in<qwenlite::Index>(1, many));
   CLI::App& trace = add_command(app, options, "trace", "intermediate results of every layer");
   add_ids(trace, options);
   trace.add_flag("--all", options.all, "of all positions (default: the last)");
@@ -72,13 +78,14 @@ void run(const CLI::App& command, const Options& options) {
   if (name == "template") return inspect::render_template(options);
   if (name == "logits") return inspect::show_logits(options);
   if (name == "generate") return inspect::generate(options);
+  if (name == "explain") return inspect::explain(options);
   return inspect::trace(options);
 }
 
 std::string usage(const CLI::App& command) {
   const std::string& name = command.get_name();
   if (name == "inspect")
-    return "config|tensors|tokenize|detokenize|template|logits|generate|trace DIRECTORY [OPTIONS]";
+    return "config|tensors|tokenize|detokenize|template|logits|generate|explain|trace DIRECTORY [OPTIONS]";
   const bool takes_ids = name == "detokenize" || name == "logits" || name == "generate" || name == "trace";
   return takes_ids ? "DIRECTORY --ids 1,2,3 [OPTIONS]" : "DIRECTORY [OPTIONS]";
 }

@@ -20,7 +20,7 @@ using ProgramModel =
 inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptions& options) {
   qwenlite::OpenOptions open;
   open.threads = options.threads;
-  open.kv = options.kv == "bf16" ? qwenlite::KvFormat::bf16 : qwenlite::KvFormat::f32;
+  if (options.kv != "bf16") open.kv = qwenlite::KvFormat::f32;
   if (!options.precision.empty()) {
     open.precision = options.precision == "exact" ? qwenlite::Precision::exact : qwenlite::Precision::bf16;
   }

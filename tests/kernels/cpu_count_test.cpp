@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <qwenlite/kernels/cpu_count.hpp>
+#include <qwenlite/kernels/topology.hpp>
 
 #include "catch_any.hpp"
 

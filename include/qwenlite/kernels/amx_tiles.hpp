@@ -9,10 +9,6 @@
 #pragma once
 
 #include <immintrin.h>
-#if defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 #include <qwenlite/kernels/avx512.hpp>
 
@@ -80,18 +76,6 @@ inline void tile_store(float* first_row, Index stride) {
 template <int Sum, int Left, int Right>
 inline void tile_multiply() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(Sum), "i"(Left), "i"(Right));
-}
-
-/// Asks the system for the use of tiles by all threads of this process, present and future. It refuses when
-/// a thread has a signal stack too small for the tile registers.
-[[nodiscard]] inline bool request_permission() {
-#if defined(__linux__)
-  constexpr long request_feature = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr long tile_data = 18;            // the state component of tile registers
-  return syscall(SYS_arch_prctl, request_feature, tile_data) == 0;
-#else
-  return false;
-#endif
 }
 
 // ----------------------------------------------------------------------------------- vector helpers

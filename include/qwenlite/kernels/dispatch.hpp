@@ -5,19 +5,11 @@
 // a name that is unknown or not available here is an error, never ignored.
 #pragma once
 
-#include <array>
-#include <cstdlib>
+#include <span>
 #include <string>
+#include <string_view>
 
-#include <qwenlite/kernels/scalar.hpp>
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-
-#include <qwenlite/kernels/amx.hpp>
-#include <qwenlite/kernels/avx2.hpp>
-#include <qwenlite/kernels/avx512.hpp>
-#endif
+#include <qwenlite/kernels/table.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -30,63 +22,14 @@ struct CpuFeatures {
   bool amx = false;     ///< AMX-TILE and AMX-BF16, with AVX-512 and its BF16 conversions
 };
 
-[[nodiscard]] inline CpuFeatures probe_cpu() noexcept {
-  CpuFeatures found;
-#if defined(__x86_64__)
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  if (__get_cpuid_max(0, nullptr) < 7) return found;
-  __cpuid(1, eax, ebx, ecx, edx);
-  const auto bit = [](unsigned word, unsigned i) { return (word >> i & 1U) != 0; };
-  const bool fma = bit(ecx, 12);
-  const bool f16c = bit(ecx, 29);
-  if (!bit(ecx, 27) || !bit(ecx, 28)) return found;  // OSXSAVE, AVX
-  unsigned xcr0 = 0;
-  unsigned xcr0_high = 0;
-  __asm__("xgetbv" : "=a"(xcr0), "=d"(xcr0_high) : "c"(0));
-  __cpuid_count(7, 0, eax, ebx, ecx, edx);
-  const bool amx = bit(edx, 24) && bit(edx, 22);
-  found.avx2 = (xcr0 & 0x6U) == 0x6U && bit(ebx, 5) && fma && f16c;
-  found.avx512 =
-      found.avx2 && (xcr0 & 0xE6U) == 0xE6U && bit(ebx, 16) && bit(ebx, 17) && bit(ebx, 30) && bit(ebx, 31);
-  __cpuid_count(7, 1, eax, ebx, ecx, edx);
-  found.amx = found.avx512 && bit(eax, 5) && amx && (xcr0 & 0x60000U) == 0x60000U;
-#endif
-  return found;
-}
+[[nodiscard]] CpuFeatures probe_cpu() noexcept;
 
 /// The tables that this CPU can run, weakest first. Whether the system grants AMX is found when it is chosen.
-[[nodiscard]] inline std::span<const KernelTable* const> supported() {
-  struct List {
-    std::array<const KernelTable*, 4> tables{&scalar::table};
-    std::size_t count = 1;
-    List() {
-#if defined(__x86_64__)
-      const CpuFeatures cpu = probe_cpu();
-      if (cpu.avx2) tables[count++] = &avx2::table;
-      if (cpu.avx512) tables[count++] = &avx512::table;
-      if (cpu.amx) tables[count++] = &amx::table;
-#endif
-    }
-  };
-  static const List list;
-  return {list.tables.data(), list.count};
-}
+[[nodiscard]] std::span<const KernelTable* const> supported();
 
 /// The table of that name, if this CPU can run it; throws `unsupported` naming the choices otherwise.
 /// `asked_by` says in the message who asked.
-[[nodiscard]] inline const KernelTable& by_name(std::string_view name,
-                                                const char* asked_by = "instruction set") {
-  std::string choices;
-  for (const KernelTable* t : supported()) {
-    if (t->name == name) return *t;
-    choices += (choices.empty() ? "" : ", ") + std::string(t->name);
-  }
-  throw Error(ErrorCode::unsupported, asked_by, "'" + std::string(name) + "'",
-              "one that this CPU runs (" + choices + ")");
-}
+[[nodiscard]] const KernelTable& by_name(std::string_view name, const char* asked_by = "instruction set");
 
 /// The chosen table and why it was chosen.
 struct Choice {
@@ -95,34 +38,18 @@ struct Choice {
 };
 
 /// Makes the choice anew: `forced` as QWENLITE_ISA would have it, or null for the strongest.
-[[nodiscard]] inline Choice choose(const char* forced) {
-  Choice choice;
-  if (forced != nullptr && *forced != '\0') {
-    choice = {&by_name(forced, "QWENLITE_ISA"), "forced by QWENLITE_ISA"};
-  } else {
-    choice = {supported().back(), "the strongest this CPU runs"};
-  }
-#if defined(__x86_64__)
-  if (choice.table == &amx::table && !amx::request_permission()) {
-    if (forced != nullptr && *forced != '\0') {
-      throw Error(ErrorCode::unsupported, "QWENLITE_ISA: the system refuses the use of AMX tiles");
-    }
-    choice = {&avx512::table, "AMX is present, but the system refuses its use"};
-  }
-#endif
-  return choice;
-}
+[[nodiscard]] Choice choose(const char* forced);
 
-[[nodiscard]] inline const Choice& active_choice() {
-  static const Choice choice = choose(std::getenv("QWENLITE_ISA"));
-  return choice;
-}
+/// The choice of this process.
+[[nodiscard]] const Choice& active_choice();
 
 /// The kernels that models use unless told otherwise. Throws when QWENLITE_ISA names none that can run.
-[[nodiscard]] inline const KernelTable& active() {
-  return *active_choice().table;
-}
+[[nodiscard]] const KernelTable& active();
 
 }  // namespace kernels
 }  // namespace QWENLITE_ABI
 }  // namespace qwenlite
+
+#ifndef QWENLITE_COMPILED
+#include <qwenlite/kernels/dispatch-inl.hpp>
+#endif

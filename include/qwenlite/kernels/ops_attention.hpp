@@ -218,6 +218,10 @@ void Ops::attend(std::span<const Piece<Kv>> pieces, const AttentionShape& shape,
   auto task = [&](Index i, int worker) { call.run(i, scratch.worker(worker), scratch.partials_.floats()); };
   executor_->run(call.tasks(), TaskRef(task));
   call.merge_spans(scratch.partials_.floats());
+  if (!checked_) return;
+  for (const Piece<Kv>& p : pieces) {
+    kernels::checked::attend(*this, kernels::checked::SequencePiece(p), shape, q, out);
+  }
 }
 
 }  // namespace QWENLITE_ABI

@@ -18,6 +18,8 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
+/// One of several networks. Its members, and those of its Session and Batch, are those of Model,
+/// qwenlite::Session and qwenlite::Batch, where they are described.
 template <class... Networks>
 class AnyOf {
  public:
@@ -158,6 +160,9 @@ class AnyOf {
   [[nodiscard]] GenerationDefaults defaults() const {
     return visit([](const auto& network) { return network.defaults(); });
   }
+  [[nodiscard]] Explanation explain(const SessionOptions& options = {}) const {
+    return visit([&](const auto& network) { return network.explain(options); });
+  }
   [[nodiscard]] const Ops& ops() const noexcept {
     return visit([](const auto& network) -> const Ops& { return network.ops(); });
   }
@@ -193,12 +198,14 @@ template <class Any, class Accept>
   }(std::type_identity<Any>{}, checkpoint, options, accept);
 }
 
+/// The same for any of them.
 template <class Any>
 [[nodiscard]] Any open_as(const Checkpoint& checkpoint, const OpenOptions& options = {}) {
   return open_as<Any>(checkpoint, options, [](const auto&) { return true; });
 }
 
-/// Opens any network of this library. The checkpoint may be dropped afterwards.
+/// Opens any network of this library. The checkpoint may be dropped afterwards. Throws as Model's constructor
+/// does, `unsupported` for another family, `bad_argument` for options out of range.
 [[nodiscard]] inline AnyModel open(const Checkpoint& checkpoint, const OpenOptions& options = {}) {
   return open_as<AnyModel>(checkpoint, options);
 }
@@ -208,3 +215,18 @@ template <class Any>
 
 }  // namespace QWENLITE_ABI
 }  // namespace qwenlite
+
+#ifdef QWENLITE_COMPILED
+// Compiled once, in cmake/instances/models.cpp.
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+extern template struct Decoder<Qwen3>;
+extern template class Model<Qwen3>;
+extern template class Session<Model<Qwen3>>;
+extern template class Batch<Model<Qwen3>>;
+extern template class AnyOf<Model<Qwen3>>;
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
+#endif

@@ -40,6 +40,7 @@ struct BatchPart {
   Index results = 0;
 };
 
+/// Tokens of several sessions for one forward, and its results.
 template <class Network>
 class Batch {
  public:
@@ -47,6 +48,7 @@ class Batch {
   using Kv = typename Network::Kv;
   using State = typename Network::State;
 
+  /// An empty batch. Throws `bad_argument` unless the sizes are positive.
   explicit Batch(const Network& network, const BatchOptions& options = {});
 
   /// Adds `tokens` as the continuation of a session; returns the number of the item.
@@ -87,6 +89,7 @@ class Batch {
   }
 
   [[nodiscard]] const Network& network() const noexcept { return network_; }
+  /// Bytes of scratch memory and results.
   [[nodiscard]] Index bytes() const noexcept {
     return workspace_.bytes() + static_cast<Index>(tokens_.capacity() * sizeof(int)) +
            static_cast<Index>(results_.capacity() * sizeof(Index));
@@ -213,13 +216,12 @@ void Batch<Network>::check(const Session& session, std::span<const int> tokens) 
   const Index vocab_size = network_.vocab_size();
   for (const int id : tokens) {
     if (id >= 0 && id < vocab_size) continue;
-    throw Error(ErrorCode::bad_argument, "token id", std::to_string(id),
-                "0 to " + std::to_string(vocab_size - 1));
+    throw Error(ErrorCode::bad_argument, "token id", id, {"0 to ", vocab_size - 1});
   }
   const Index needed = session.length() + static_cast<Index>(tokens.size());
   if (needed <= session.max_tokens()) return;
-  throw Error(ErrorCode::context_full, "context of the session", std::to_string(needed) + " tokens",
-              "at most " + std::to_string(session.max_tokens()) + " (max_tokens)");
+  throw Error(ErrorCode::context_full, "context of the session", {needed, " tokens"},
+              {"at most ", session.max_tokens(), " (max_tokens)"});
 }
 
 template <class Network>
@@ -239,7 +241,7 @@ const typename Batch<Network>::Item& Batch<Network>::finished(Index item, bool k
 
 // ------------------------------------------------------------------------------- the steps of a forward
 
-/// Makes room. After this, nothing but an observer throws.
+/// Makes room. After this, nothing but an observer or a check of kernels (OpenOptions::check) throws.
 template <class Network>
 void Batch<Network>::begin() {
   require(!done_, "a batch must be cleared before it is used again");

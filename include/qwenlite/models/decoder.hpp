@@ -19,6 +19,7 @@
 #include <qwenlite/cache/kv_cache.hpp>
 #include <qwenlite/cache/stateless.hpp>
 #include <qwenlite/layers/attention.hpp>
+#include <qwenlite/models/explanation.hpp>
 #include <qwenlite/models/open_options.hpp>
 #include <qwenlite/models/session.hpp>
 #include <qwenlite/models/shape.hpp>
@@ -44,9 +45,8 @@ struct Decoder {
 
   Checkpoint files;  // keeps the weights mapped
   Shape shape;
-  std::shared_ptr<Executor> executor;
+  Choices choices;
   Ops ops;
-  Index chunk;
   Rotary rotary;
 
   Embedding embed_tokens;  // [vocab_size, hidden_size]
@@ -55,6 +55,7 @@ struct Decoder {
   Linear lm_head;  // [vocab_size, hidden_size]
 
   NetworkSizes sizes;
+  WeightFacts weights;
 
  private:
   Decoder(const Checkpoint& checkpoint, const OpenOptions& options, const Weights& all)
@@ -77,8 +78,11 @@ class Model {
   /// another family or other sizes than Shape, `bad_tensor` for a missing, unknown or wrong tensor.
   explicit Model(const Checkpoint& checkpoint, const OpenOptions& options = {})
       : decoder_(std::make_shared<const Decoder<Shape>>(checkpoint, options)),
-        kv_format_(options.kv.value_or(default_kv_format())) {}
+        kv_format_(options.kv.value_or(default_kv_format())) {
+    if (options.log) write_log(options.log, decoder_->files, choices());
+  }
 
+  /// An empty session of this network. Throws as Session's constructor does.
   [[nodiscard]] Session new_session(const SessionOptions& options = {}) const {
     return Session(*this, options);
   }
@@ -126,7 +130,9 @@ class Model {
     run(session, tokens, Logits::all, &sink);
   }
 
+  /// config.json.
   [[nodiscard]] const ModelConfig& config() const noexcept { return decoder_->files.config(); }
+  /// Number of logits, and one more than the largest id that may be processed.
   [[nodiscard]] Index vocab_size() const noexcept { return decoder_->shape.vocab_size; }
   /// Ids below this one stand for a token; the rest of the vocabulary is padding, not to be sampled.
   [[nodiscard]] Index token_count() const noexcept {
@@ -139,16 +145,31 @@ class Model {
     return with_card_values(decoder_->files.generation_defaults(), Shape::card_defaults());
   }
 
+  /// What was chosen when the model was opened, and why; and the memory of a session of these options, which
+  /// is created and dropped to know it. Throws as new_session() does.
+  [[nodiscard]] Explanation explain(const SessionOptions& options = {}) const {
+    Explanation e = choices();
+    const Session session = new_session(options);
+    e.session_tokens = session.max_tokens();
+    e.session_bytes = session.bytes();
+    e.session_kv_bytes = session.kv_capacity_bytes();
+    return e;
+  }
+
   [[nodiscard]] const Ops& ops() const noexcept { return decoder_->ops; }
   [[nodiscard]] const NetworkSizes& sizes() const noexcept { return decoder_->sizes; }
-  [[nodiscard]] Index chunk() const noexcept { return decoder_->chunk; }
+  /// OpenOptions::chunk.
+  [[nodiscard]] Index chunk() const noexcept { return decoder_->choices.chunk; }
+  /// Storage of keys and values in the sessions of this handle.
   [[nodiscard]] KvFormat kv_format() const noexcept { return kv_format_; }
+  /// Sizes of the keys and values of a session of so many tokens.
   [[nodiscard]] KvLayout kv_layout(Index max_tokens) const noexcept {
     return {.layers = Shape::attention_layers(config()),
             .kv_heads = decoder_->shape.num_key_value_heads,
             .head_dim = decoder_->shape.head_dim,
             .max_tokens = max_tokens};
   }
+  /// Whether both are handles of the same weights.
   [[nodiscard]] bool same_as(const Model& other) const noexcept { return decoder_ == other.decoder_; }
 
  private:
@@ -157,6 +178,10 @@ class Model {
   [[nodiscard]] static constexpr KvFormat default_kv_format() noexcept {
     if constexpr (requires { Kv::default_format; }) return Kv::default_format;
     return KvFormat::bf16;
+  }
+
+  [[nodiscard]] Explanation choices() const {
+    return explanation_of(decoder_->files, decoder_->choices, decoder_->weights, kv_format_);
   }
 
   void embed(Batch& batch, const BatchPart& part) const;
@@ -252,10 +277,8 @@ Decoder<Shape>::Decoder(const Checkpoint& checkpoint, const OpenOptions& options
                         const Weights& text)
     : files(checkpoint),
       shape(shape_of<Shape>(files.config())),
-      executor(chosen_executor(options)),
-      ops(chosen_kernels(options), *executor,
-          options.precision.value_or(chosen_kernels(options).default_precision)),
-      chunk(checked_chunk(options.chunk)),
+      choices(choices_of(options)),
+      ops(*choices.kernels, *choices.executor, choices.precision, choices.check),
       rotary(files.config().rope, rotary_dim(files.config())),
       embed_tokens(text, "embed_tokens", shape.vocab_size, shape.hidden_size),
       layers(Shape::make_layers(text, shape, files.config())),
@@ -267,6 +290,7 @@ Decoder<Shape>::Decoder(const Checkpoint& checkpoint, const OpenOptions& options
   // A tied checkpoint may hold a copy of the output matrix; pictures and drafts are other networks.
   const std::string_view head = files.config().tie_word_embeddings ? "lm_head." : "model.visual.";
   all.expect_all_used({head, "model.visual.", "mtp."});
+  weights = weight_facts(files, all);
 }
 
 template <ModelShape Shape>

@@ -4,10 +4,11 @@
 // the text network lies, and which sampling values it suggests.
 #pragma once
 
-#include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <qwenlite/checkpoint/checkpoint.hpp>
 #include <qwenlite/kernels/dispatch.hpp>
@@ -32,48 +33,42 @@ struct OpenOptions {
   /// Most rows that pass through the network together: scratch memory grows with it, and the weights are
   /// read once per so many tokens of a prompt.
   Index chunk = 512;
+  /// Compares every operation with the scalar kernels and throws `numeric` at the first number that rounding
+  /// cannot explain (see Ops); QWENLITE_CHECK=1 in the environment does the same. Very slow.
+  bool check = false;
+  /// Called while a model is opened, once for each line of Explanation::to_string() and for each warning
+  /// about the checkpoint. The library itself prints nothing, ever.
+  std::function<void(std::string_view)> log = {};
 };
 
-[[nodiscard]] inline const kernels::KernelTable& chosen_kernels(const OpenOptions& options) {
-  return options.kernels != nullptr ? *options.kernels : kernels::active();
-}
+/// What was decided while opening, and why, in words; see Model::explain().
+struct Choices {
+  const kernels::KernelTable* kernels = nullptr;
+  std::string kernels_reason;
+  std::shared_ptr<Executor> executor;
+  std::string threads_reason;
+  Precision precision = Precision::exact;
+  std::string precision_reason;
+  std::optional<KvFormat> kv;  ///< as asked for
+  Index chunk = 0;
+  bool check = false;
+  std::string check_reason;
+};
 
-[[nodiscard]] inline std::shared_ptr<Executor> chosen_executor(const OpenOptions& options) {
-  require(options.threads >= 0, "threads: 0 (automatic) or a positive number");
-  if (options.executor == nullptr) return std::make_shared<ThreadPool>(options.threads);
-  require(options.threads == 0, "threads and executor exclude each other");
-  return options.executor;
-}
-
-[[nodiscard]] inline Index checked_chunk(Index chunk) {
-  if (chunk >= 1 && chunk <= size_limits::max_position_embeddings) return chunk;
-  throw Error(ErrorCode::bad_argument, "chunk", std::to_string(chunk), "a positive number of tokens");
-}
+/// Throws `bad_argument` for options that contradict each other or are out of range and for a QWENLITE_CHECK
+/// that is neither 0 nor 1, `unsupported` for a QWENLITE_ISA that cannot run here.
+[[nodiscard]] Choices choices_of(const OpenOptions& options);
 
 /// The tensors of the text network. Their prefix differs: "model." in text checkpoints,
 /// "model.language_model." in those with a vision part, none in embedding checkpoints.
-[[nodiscard]] inline Weights text_scope(const Weights& all) {
-  for (const char* prefix : {"model.", "model.language_model.", ""}) {
-    Weights text = all.scope(prefix);
-    if (text.contains("embed_tokens.weight")) return text;
-  }
-  return all.scope("model.");  // taking the embedding from it then says what is missing
-}
+[[nodiscard]] Weights text_scope(const Weights& all);
 
 /// Fields that `file` leaves open, from the model card.
-[[nodiscard]] inline GenerationDefaults with_card_values(GenerationDefaults file,
-                                                         const GenerationDefaults& card) {
-  const auto fill = [](auto& field, const auto& value) {
-    if (!field) field = value;
-  };
-  if (file.do_sample == false) file.temperature = 0.0F;  // greedy, whatever else the file says
-  fill(file.do_sample, card.do_sample);
-  fill(file.temperature, card.temperature);
-  fill(file.top_k, card.top_k);
-  fill(file.top_p, card.top_p);
-  fill(file.min_p, card.min_p);
-  return file;
-}
+[[nodiscard]] GenerationDefaults with_card_values(GenerationDefaults file, const GenerationDefaults& card);
 
 }  // namespace QWENLITE_ABI
 }  // namespace qwenlite
+
+#ifndef QWENLITE_COMPILED
+#include <qwenlite/models/open_options-inl.hpp>
+#endif

@@ -32,7 +32,7 @@ struct Qwen3Family {
     std::vector<Qwen3Block<Shape>> layers;
     layers.reserve(static_cast<std::size_t>(config.num_hidden_layers));
     for (Index i = 0; i < config.num_hidden_layers; ++i) {
-      layers.emplace_back(scope.scope("layers." + std::to_string(i) + "."), shape, i, config.rms_norm_eps);
+      layers.emplace_back(scope.scope(joined({"layers.", i, "."})), shape, i, config.rms_norm_eps);
     }
     return layers;
   }

@@ -56,7 +56,7 @@ class Rotary {
 
 inline Rotary::Rotary(const RopeParameters& rope, Index dims) {
   if (dims <= 0 || dims % 2 != 0) {
-    throw Error(ErrorCode::bad_config, "config.json: rotary dimensions of a head", std::to_string(dims),
+    throw Error(ErrorCode::bad_config, "config.json: rotary dimensions of a head", dims,
                 "a positive even number");
   }
   const auto width = static_cast<double>(dims);

@@ -18,6 +18,7 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
+/// How much a session can hold.
 struct SessionOptions {
   /// Most tokens the sequence can hold. 0: the model's context or default_max_tokens, whichever is less.
   Index max_tokens = 0;
@@ -25,6 +26,7 @@ struct SessionOptions {
   /// Sessions that are only ever part of a Batch need none.
   bool own_scratch = true;
 };
+/// What max_tokens is when nobody says, unless the model's context is shorter.
 inline constexpr Index default_max_tokens = 4096;
 
 /// One sequence of tokens of a network. Keeps the network alive. Movable.
@@ -39,7 +41,9 @@ class Session {
 
   /// Tokens processed so far.
   [[nodiscard]] Index length() const noexcept { return static_cast<Index>(tokens_.size()); }
+  /// Most tokens it can hold.
   [[nodiscard]] Index max_tokens() const noexcept { return max_tokens_; }
+  /// The tokens processed so far, [length()]. Valid until the session changes.
   [[nodiscard]] std::span<const int> tokens() const noexcept { return tokens_; }
 
   /// Forgets all tokens from position n on; what follows has the bits of a session that never saw them.
@@ -80,8 +84,8 @@ class Session {
 [[nodiscard]] inline Index checked_max_tokens(Index wanted, Index context_limit) {
   if (wanted == 0) return std::min(context_limit, default_max_tokens);
   if (wanted < 0 || wanted > context_limit) {
-    throw Error(ErrorCode::bad_argument, "max_tokens", std::to_string(wanted),
-                "1 to " + std::to_string(context_limit) + ", the positions this model was made for");
+    throw Error(ErrorCode::bad_argument, "max_tokens", wanted,
+                {"1 to ", context_limit, ", the positions this model was made for"});
   }
   return wanted;
 }
@@ -98,8 +102,7 @@ Session<Network>::Session(const Network& network, const SessionOptions& options)
 template <class Network>
 void Session<Network>::truncate(Index n) {
   if (n < 0 || n > length()) {
-    throw Error(ErrorCode::bad_argument, "truncate", std::to_string(n),
-                "0 to " + std::to_string(length()) + " tokens");
+    throw Error(ErrorCode::bad_argument, "truncate", n, {"0 to ", length(), " tokens"});
   }
   kv_.truncate(n);
   state_.truncate(n);

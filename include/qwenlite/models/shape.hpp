@@ -45,8 +45,8 @@ template <class Size>
 void bind_size(Size& size, std::string_view shape_name, const char* field, Index found) {
   if constexpr (Size::is_static) {
     if (size == found) return;
-    throw Error(ErrorCode::bad_config, std::string("config.json: ") + field, std::to_string(found),
-                std::to_string(Index{size}) + " (fixed by the type " + std::string(shape_name) + ")");
+    throw Error(ErrorCode::bad_config, {"config.json: ", field}, found,
+                {Index{size}, " (fixed by the type ", shape_name, ")"});
   } else {
     size.value = found;
   }

@@ -34,7 +34,7 @@ struct WorkspaceLimits {
 class Workspace {
  public:
   Workspace(const Ops& ops, const NetworkSizes& sizes)
-      : ops_(ops), head_ops_(ops.table(), ops.executor(), Precision::exact), sizes_(sizes) {}
+      : ops_(ops), head_ops_(ops.with(Precision::exact)), sizes_(sizes) {}
 
   /// Makes room for at least `needed`; what was in the buffers is lost if they have to grow.
   void grow(const WorkspaceLimits& needed);

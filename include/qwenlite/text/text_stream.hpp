@@ -78,28 +78,11 @@ class ThinkSplitter {
   explicit ThinkSplitter(ThinkState state = ThinkState::before) noexcept
       : state_(state), drop_newlines_(state == ThinkState::inside) {}
 
+  /// Where the text given so far ends.
   [[nodiscard]] ThinkState state() const noexcept { return state_; }
 
   /// Takes the next part of the text; with `last`, gives out what was held back too.
-  void push(std::string_view text, bool last) {
-    text_.clear();
-    parts_.clear();
-    held_.append(text);
-    while (step()) {
-    }
-    if (last) {
-      const bool inside = state_ == ThinkState::inside;
-      if (inside) held_.resize(held_.find_last_not_of('\n') + 1);
-      emit(held_.size(), inside);
-      held_.clear();
-    }
-    pieces_.clear();
-    std::size_t from = 0;
-    for (const Part& part : parts_) {
-      pieces_.push_back({std::string_view(text_).substr(from, part.end - from), part.thinking});
-      from = part.end;
-    }
-  }
+  void push(std::string_view text, bool last);
   /// The pieces of the latest call.
   [[nodiscard]] std::span<const TextPiece> pieces() const noexcept { return pieces_; }
 
@@ -111,63 +94,14 @@ class ThinkSplitter {
     bool thinking;
   };
 
-  void emit(std::size_t count, bool thinking) {
-    if (count == 0) return;
-    text_.append(held_, 0, count);
-    held_.erase(0, count);
-    if (parts_.empty() || parts_.back().thinking != thinking) parts_.push_back({0, thinking});
-    parts_.back().end = text_.size();
-  }
+  void emit(std::size_t count, bool thinking);
 
   /// Handles what `held_` allows; true when the state changed and the rest must be looked at again.
-  bool step() {
-    switch (state_) {
-      case ThinkState::before: return step_before();
-      case ThinkState::inside: return step_inside();
-      case ThinkState::after: break;
-    }
-    if (drop_newlines_) held_.erase(0, std::min(held_.find_first_not_of('\n'), held_.size()));
-    drop_newlines_ = drop_newlines_ && held_.empty();
-    emit(held_.size(), false);
-    return false;
-  }
+  bool step();
 
-  bool step_before() {
-    const std::size_t first = held_.find_first_not_of(" \t\r\n");
-    if (first == std::string::npos) return false;
-    const std::string_view rest = std::string_view(held_).substr(first);
-    if (rest.size() < open_tag.size() && open_tag.substr(0, rest.size()) == rest) return false;
-    if (rest.substr(0, open_tag.size()) == open_tag) {
-      held_.erase(0, first + open_tag.size());
-      state_ = ThinkState::inside;
-      drop_newlines_ = true;
-    } else {
-      state_ = ThinkState::after;
-    }
-    return true;
-  }
+  bool step_before();
 
-  bool step_inside() {
-    if (drop_newlines_) {
-      held_.erase(0, std::min(held_.find_first_not_of('\n'), held_.size()));
-      drop_newlines_ = held_.empty();
-    }
-    std::size_t keep = held_.find(close_tag);
-    const bool closes = keep != std::string::npos;
-    if (!closes) {  // the longest tail that may become the tag
-      keep = held_.size() - std::min(held_.size(), close_tag.size() - 1);
-      while (std::string_view(held_).substr(keep) != close_tag.substr(0, held_.size() - keep)) ++keep;
-    }
-    const std::size_t after_tag = keep + close_tag.size();
-    std::size_t text_end = keep;  // line breaks before the tag, or what may become it, wait with it
-    while (text_end > 0 && held_[text_end - 1] == '\n') --text_end;
-    emit(text_end, true);
-    if (!closes) return false;
-    held_.erase(0, after_tag - text_end);
-    state_ = ThinkState::after;
-    drop_newlines_ = true;
-    return true;
-  }
+  bool step_inside();
 
   ThinkState state_;
   bool drop_newlines_;  // directly after a tag
@@ -177,37 +111,25 @@ class ThinkSplitter {
   std::vector<TextPiece> pieces_;
 };
 
+/// Where a stream ends and what it leaves out.
 struct TextStreamOptions {
   /// The text ends before the first of these to be completed, in thinking and answer alike.
   std::vector<std::string> stop_strings{};
-  bool skip_special = true;
-  ThinkState think = ThinkState::before;
+  bool skip_special = true;               ///< leave out tokens flagged special, such as <|im_end|>
+  ThinkState think = ThinkState::before;  ///< where the reply begins; begin() finds it in the prompt
 };
 
+/// Turns the tokens of one reply into text, one push at a time. One caller at a time.
 class TextStream {
  public:
   /// `tokenizer` must outlive the stream. Throws `bad_argument` for an empty stop string.
-  explicit TextStream(const Tokenizer& tokenizer, TextStreamOptions options = {})
-      : tokenizer_(&tokenizer), options_(std::move(options)), splitter_(options_.think) {
-    for (const std::string& stop : options_.stop_strings) {
-      require(!stop.empty(), "TextStreamOptions::stop_strings: found an empty string, expected text");
-    }
-  }
+  explicit TextStream(const Tokenizer& tokenizer, TextStreamOptions options = {});
 
   /// Starts a new reply to `prompt`, which says whether it begins inside a think block.
-  void begin(std::span<const int> prompt) {
-    splitter_ = ThinkSplitter(think_state_from_prompt(*tokenizer_, prompt));
-    raw_.clear();
-    pending_.clear();
-    stopped_ = false;
-  }
+  void begin(std::span<const int> prompt);
 
   /// The text that `token` completes; empty once stopped().
-  TextDelta push(int token) {
-    const bool skipped = options_.skip_special && tokenizer_->is_special(token);
-    if (!skipped && !stopped_) raw_.append(tokenizer_->token_bytes(token));
-    return advance(false);
-  }
+  TextDelta push(int token);
 
   /// Ends the reply: gives out what was held back.
   TextDelta flush() { return advance(true); }
@@ -223,56 +145,16 @@ class TextStream {
     std::size_t end = std::string::npos;
   };
 
-  TextDelta advance(bool last) {
-    move_characters(last);
-    const Stop stop = first_stop();
-    const bool met = stop.end != std::string::npos;
-    const std::size_t ready = met ? stop.begin : last ? pending_.size() : pending_.size() - held_back();
-    out_.assign(pending_, 0, ready);
-    pending_.erase(0, met ? std::string::npos : ready);
-    if (met) {
-      stopped_ = true;
-      raw_.clear();
-    }
-    splitter_.push(out_, last || met);
-    return {out_, splitter_.pieces()};
-  }
+  TextDelta advance(bool last);
 
   /// Moves whole characters from raw_ to pending_; with `last`, a cut-off one as U+FFFD.
-  void move_characters(bool last) {
-    std::size_t at = 0;
-    while (at < raw_.size()) {
-      const unicode::Decoded next = unicode::decode(raw_, at);
-      if (!next.complete && !last) break;
-      pending_.append(next.valid ? std::string_view(raw_).substr(at, next.length)
-                                 : unicode::replacement_utf8);
-      at += next.length;
-    }
-    raw_.erase(0, at);
-  }
+  void move_characters(bool last);
 
   /// The stop string that is completed first in pending_; of two that end together the longer.
-  [[nodiscard]] Stop first_stop() const noexcept {
-    Stop first;
-    for (const std::string& stop : options_.stop_strings) {
-      const std::size_t begin = pending_.find(stop);
-      if (begin == std::string::npos) continue;
-      const std::size_t end = begin + stop.size();
-      if (end < first.end || (end == first.end && begin < first.begin)) first = {begin, end};
-    }
-    return first;
-  }
+  [[nodiscard]] Stop first_stop() const noexcept;
 
   /// Length of the longest tail of pending_ that begins a stop string.
-  [[nodiscard]] std::size_t held_back() const noexcept {
-    std::size_t held = 0;
-    for (const std::string& stop : options_.stop_strings) {
-      for (std::size_t n = std::min(stop.size() - 1, pending_.size()); n > held; --n) {
-        if (pending_.compare(pending_.size() - n, n, stop, 0, n) == 0) held = n;
-      }
-    }
-    return held;
-  }
+  [[nodiscard]] std::size_t held_back() const noexcept;
 
   const Tokenizer* tokenizer_;
   TextStreamOptions options_;
@@ -285,3 +167,7 @@ class TextStream {
 
 }  // namespace QWENLITE_ABI
 }  // namespace qwenlite
+
+#ifndef QWENLITE_COMPILED
+#include <qwenlite/text/text_stream-inl.hpp>
+#endif

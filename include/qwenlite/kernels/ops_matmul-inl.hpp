@@ -21,7 +21,7 @@ inline constexpr Index pack_columns = 16;  ///< tokens in one packing task
 
 }  // namespace kernels
 
-inline OpsScratch::OpsScratch(const Ops& ops, const OpsLimits& limits) : limits_(limits) {
+QWENLITE_INLINE OpsScratch::OpsScratch(const Ops& ops, const OpsLimits& limits) : limits_(limits) {
   const kernels::KernelTable& table = ops.table();
   for (Index f = 0; f < format_count; ++f) {
     const auto format = static_cast<Format>(f);
@@ -46,8 +46,9 @@ inline OpsScratch::OpsScratch(const Ops& ops, const OpsLimits& limits) : limits_
   }
 }
 
-inline Packed Ops::pack(ConstMatrix<float> x, const NormSpec* norm, FormatSet formats,
-                        OpsScratch& scratch) const {
+QWENLITE_INLINE Packed Ops::pack(ConstMatrix<float> x, const NormSpec* norm, FormatSet formats,
+                                 OpsScratch& scratch) const {
+  if (checked_) return kernels::checked::pack(unchecked(), x, norm, formats, scratch);
   const Index tokens = x.rows();
   const Index width = x.cols();
   require(tokens <= scratch.limits_.tokens && width <= scratch.limits_.width,
@@ -83,8 +84,9 @@ inline Packed Ops::pack(ConstMatrix<float> x, const NormSpec* norm, FormatSet fo
   return packed;
 }
 
-inline void Ops::matmul_strip(const Packed& x, const WeightView& w, Index first_row, Index rows, float* out,
-                              Index out_stride, bool accumulate, std::byte* scratch) const {
+QWENLITE_INLINE void Ops::matmul_strip(const Packed& x, const WeightView& w, Index first_row, Index rows,
+                                       float* out, Index out_stride, bool accumulate,
+                                       std::byte* scratch) const {
   const kernels::PackLayout from = layout(w.format);
   table_->matmul({.weights = w.row(first_row),
                   .format = w.format,
@@ -100,7 +102,9 @@ inline void Ops::matmul_strip(const Packed& x, const WeightView& w, Index first_
                   .scratch = scratch});
 }
 
-inline void Ops::matmul(const Packed& x, std::span<const Product> products, OpsScratch& scratch) const {
+QWENLITE_INLINE void Ops::matmul(const Packed& x, std::span<const Product> products,
+                                 OpsScratch& scratch) const {
+  if (checked_) return kernels::checked::matmul(unchecked(), x, products, scratch);
   const Index strip = kernels::strip_rows(x.columns);
   Index tasks = 0;
   for (const Product& p : products) {
@@ -121,8 +125,9 @@ inline void Ops::matmul(const Packed& x, std::span<const Product> products, OpsS
   executor_->run(tasks, TaskRef(task));
 }
 
-inline void Ops::gated_matmul(const Packed& x, const WeightView& gate, const WeightView& up,
-                              Matrix<float> out, OpsScratch& scratch) const {
+QWENLITE_INLINE void Ops::gated_matmul(const Packed& x, const WeightView& gate, const WeightView& up,
+                                       Matrix<float> out, OpsScratch& scratch) const {
+  if (checked_) return kernels::checked::gated_matmul(unchecked(), {x, gate, up, out}, scratch);
   require(gate.cols == x.in && up.cols == x.in && gate.rows == up.rows && out.rows() == x.columns &&
               out.cols() == gate.rows,
           "gated_matmul: shapes of weights, input and output do not fit together");
@@ -143,7 +148,9 @@ inline void Ops::gated_matmul(const Packed& x, const WeightView& gate, const Wei
   executor_->run(ceil_div(gate.rows, strip), TaskRef(task));
 }
 
-inline void Ops::embed(const WeightView& table, std::span<const int> tokens, Matrix<float> out) const {
+QWENLITE_INLINE void Ops::embed(const WeightView& table, std::span<const int> tokens,
+                                Matrix<float> out) const {
+  if (checked_) return kernels::checked::embed(unchecked(), table, tokens, out);
   require(static_cast<Index>(tokens.size()) == out.rows() && table.cols == out.cols(),
           "embed: shapes of table and output do not fit together");
   auto task = [&](Index t, int /*worker*/) {
@@ -153,8 +160,9 @@ inline void Ops::embed(const WeightView& table, std::span<const int> tokens, Mat
   executor_->run(out.rows(), TaskRef(task));
 }
 
-inline void Ops::norm_and_rotate(Matrix<float> x, Index head_dim, const NormSpec& norm,
-                                 const Angles& angles) const {
+QWENLITE_INLINE void Ops::norm_and_rotate(Matrix<float> x, Index head_dim, const NormSpec& norm,
+                                          const Angles& angles) const {
+  if (checked_) return kernels::checked::norm_and_rotate(unchecked(), x, head_dim, norm, angles);
   require(norm.weight.size == head_dim && x.cols() % head_dim == 0 && 2 * angles.half <= head_dim,
           "norm_and_rotate: head_dim does not fit the norm, the input or the rotary dimension");
   auto task = [&](Index t, int /*worker*/) {
@@ -167,7 +175,8 @@ inline void Ops::norm_and_rotate(Matrix<float> x, Index head_dim, const NormSpec
   executor_->run(x.rows(), TaskRef(task));
 }
 
-inline void Ops::rms_norm(ConstMatrix<float> x, const NormSpec& norm, Matrix<float> out) const {
+QWENLITE_INLINE void Ops::rms_norm(ConstMatrix<float> x, const NormSpec& norm, Matrix<float> out) const {
+  if (checked_) return kernels::checked::rms_norm(unchecked(), x, norm, out);
   require(norm.weight.size == x.cols() && out.cols() == x.cols() && out.rows() == x.rows(),
           "rms_norm: shapes of norm, input and output do not fit together");
   auto task = [&](Index t, int /*worker*/) {

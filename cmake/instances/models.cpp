@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The networks of AnyModel for programs that link the target qwenlite_instances.
+#include <qwenlite/models/any_model.hpp>
+#include <qwenlite/models/explanation-inl.hpp>
+#include <qwenlite/models/open_options-inl.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+template struct Decoder<Qwen3>;
+template class Model<Qwen3>;
+template class Session<Model<Qwen3>>;
+template class Batch<Model<Qwen3>>;
+template class AnyOf<Model<Qwen3>>;
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// inspect explain: which kernels, threads, precision and storage the library chooses for a model on this
+// machine, why, and how much memory that takes.
+#include <iostream>
+
+#include "inspect/commands.hpp"
+#include "inspect/json_output.hpp"
+#include "programs/open_model.hpp"
+
+namespace ql = qwenlite;
+
+namespace inspect {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json choice(const Json& value, const std::string& reason) {
+  return {{"value", value}, {"reason", reason}};
+}
+
+Json explanation_json(const ql::Explanation& e) {
+  return {{"network", e.network},
+          {"kernels", choice(e.kernels, e.kernels_reason)},
+          {"threads", choice(e.threads, e.threads_reason)},
+          {"precision", choice(e.precision, e.precision_reason)},
+          {"kv", choice(e.kv, e.kv_reason)},
+          {"check", choice(e.check, e.check_reason)},
+          {"chunk", e.chunk},
+          {"weights",
+           {{"place", e.weights.place},
+            {"bytes", e.weights.bytes},
+            {"tensors", e.weights.tensors},
+            {"dtypes", e.weights.dtypes},
+            {"off_line", e.weights.off_line},
+            {"ignored", e.weights.ignored},
+            {"files", e.weights.files}}},
+          {"session",
+           {{"tokens", e.session_tokens}, {"bytes", e.session_bytes}, {"kv_bytes", e.session_kv_bytes}}}};
+}
+
+}  // namespace
+
+void explain(const Options& options) {
+  const ql::Checkpoint files(options.directory);
+  const programs::ProgramModel model = programs::open_model(files, options.run);
+  const ql::Explanation explanation = model.explain({.max_tokens = options.tokens});
+  if (options.json) {
+    std::cout << explanation_json(explanation).dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+    return;
+  }
+  for (const std::string& warning : files.warnings()) std::cout << "warning: " << warning << '\n';
+  std::cout << explanation.to_string();
+}
+
+}  // namespace inspect

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Implementation of checked.hpp, and how far a kernel may be from the scalar one.
+//
+// The scalar kernels sum in double, so a difference is the other kernel's rounding. With u = 2^-24, one
+// rounding to float32 is off by at most u of the number rounded; a sum of n terms by (longest chain) * u of
+// the sum of their absolute values. Chains: float32 kernels work in lanes of four or more, so n / 4 and a few
+// steps for the lanes; tiles add term after term, n, or 3 n when inputs come in three parts. No rounding can
+// exceed these bounds, and a lost, doubled or misplaced term of ordinary size exceeds them by far.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+#include <qwenlite/kernels/ops.hpp>
+#include <qwenlite/kernels/scalar.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+namespace kernels::checked {
+
+inline constexpr double u = 0x1p-24;
+inline constexpr double vanishing = 1e-36;  ///< kernels may take denormal numbers for zero
+
+/// What a sum of n products may be off by, as a part of the sum of their absolute values.
+[[nodiscard]] inline double sum_bound(Index n, PackLayout layout) {
+  const Index chain = layout == PackLayout::rows_f32 ? n / 4 : layout == PackLayout::tiles_bf16 ? n : 3 * n;
+  return static_cast<double>(chain + 8) * u;
+}
+
+/// What an RMS norm of n numbers may be off by, relative to each result: the mean is a sum of positive
+/// terms, and its root, the division and two products round once each.
+[[nodiscard]] inline double norm_bound(Index n) {
+  return static_cast<double>(n / 4 + 16) * u;
+}
+
+/// Two finite numbers within `slack`, or none: what becomes of infinities depends on the order of sums.
+[[nodiscard]] inline bool agree(double found, double expected, double slack) {
+  if (std::isfinite(found) && std::isfinite(expected)) return !(std::abs(found - expected) > slack);
+  return !std::isfinite(found) && !std::isfinite(expected);
+}
+
+/// One comparison: memory for the threads that take part, and the first number that differs, counted over the
+/// output.
+class Comparison {
+ public:
+  /// `floats` of memory for each worker.
+  Comparison(const Ops& ops, Index floats)
+      : ops_(ops), each_(round_up(floats, 16)), memory_(each_ * ops.executor().concurrency() * 4) {}
+
+  [[nodiscard]] float* memory(int worker) const noexcept { return memory_.floats() + worker * each_; }
+
+  /// Calls compare(unit, worker) for every unit.
+  void run(Index units, TaskRef compare) const { ops_.executor().run(units, compare); }
+
+  void judge(Index row, Index column, double found, double expected, double slack);
+
+  /// `count` numbers of a row, from `column` on; slack as float.
+  void judge(Index row, Index column, const float* found, const float* expected_and_slack, Index count) {
+    for (Index i = 0; i < count; ++i) {
+      judge(row, column + i, static_cast<double>(found[i]), static_cast<double>(expected_and_slack[i]),
+            static_cast<double>(expected_and_slack[count + i]));
+    }
+  }
+
+  /// Throws what was found, if anything: "WHAT (ISA): token T, COLUMN C: found F, expected E ...". Columns of
+  /// heads are told apart by `head_dim`.
+  void report(const MessageText& what, const char* column_name, const char* rule, Index head_dim = 0) const;
+
+ private:
+  const Ops& ops_;
+  Index each_;
+  AlignedBuffer memory_;
+  std::mutex mutex_;  // of what follows
+  bool any_ = false;
+  Index row_ = 0;
+  Index column_ = 0;
+  double found_ = 0;
+  double expected_ = 0;
+  double slack_ = 0;
+};
+
+inline void Comparison::judge(Index row, Index column, double found, double expected, double slack) {
+  if (agree(found, expected, slack)) return;
+  const std::scoped_lock lock(mutex_);
+  if (any_ && (row_ < row || (row_ == row && column_ < column))) return;
+  any_ = true;
+  row_ = row;
+  column_ = column;
+  found_ = found;
+  expected_ = expected;
+  slack_ = slack;
+}
+
+[[nodiscard]] inline std::string text_of(double value) {
+  char digits[32];
+  const auto end = std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general, 9).ptr;
+  return {digits, end};
+}
+
+inline void Comparison::report(const MessageText& what, const char* column_name, const char* rule,
+                               Index head_dim) const {
+  if (!any_) return;
+  std::string text = "QWENLITE_CHECK: ";
+  what.append_to(text);
+  const std::string column = head_dim == 0
+                                 ? joined({column_name, column_})
+                                 : joined({"head ", column_ / head_dim, ", dimension ", column_ % head_dim});
+  throw Error(
+      ErrorCode::numeric,
+      {text, " (", ops_.table().name, " kernels, ", name_of(ops_.precision()), " precision): token ", row_,
+       ", ", column},
+      text_of(found_),
+      {text_of(expected_), " as the scalar kernel has it, within ", text_of(slack_), " (", rule, ")"});
+}
+
+/// The numbers of a matrix, row after row.
+[[nodiscard]] inline AlignedBuffer copied(const ConstMatrix<float>& m) {
+  AlignedBuffer values(m.size() * 4);
+  for (Index t = 0; t < m.rows(); ++t) {
+    std::copy_n(m.data() + t * m.outerStride(), m.cols(), values.floats() + t * m.cols());
+  }
+  return values;
+}
+[[nodiscard]] inline ConstMatrix<float> unwritable(const Matrix<float>& m) {
+  return {m.data(), m.rows(), m.cols(), Eigen::OuterStride<>(m.outerStride())};
+}
+
+// ---------------------------------------------------------------------------------------- packing
+
+[[nodiscard]] inline const char* name_of(PackLayout layout) {
+  if (layout == PackLayout::rows_f32) return "float32 rows";
+  return layout == PackLayout::tiles_bf16 ? "bf16 tiles" : "tiles of three bf16 parts";
+}
+
+/// One column of packed activations as float32: out [in].
+inline void unpack(PackLayout layout, const std::byte* packed, Index in, Index column, float* out) {
+  if (layout == PackLayout::rows_f32) {
+    std::memcpy(out, packed + column * round_up(in, 32) * 4, static_cast<std::size_t>(in) * 4);
+    return;
+  }
+  const Index parts = layout == PackLayout::tiles_bf16 ? 1 : 3;
+  const std::byte* group = packed + column / 16 * ceil_div(in, 32) * parts * 1024;
+  for (Index i = 0; i < in; ++i) {
+    double value = 0;
+    for (Index part = 0; part < parts; ++part) {
+      const std::byte* tile = group + (i / 32 * parts + part) * 1024;
+      value += static_cast<double>(decode(Format::bf16, tile, i % 32 / 2 * 32 + column % 16 * 2 + i % 2));
+    }
+    out[i] = static_cast<float>(value);
+  }
+}
+
+/// What packing may be off by, relative to each number: the norm, and the rounding of the layout.
+[[nodiscard]] inline double pack_bound(PackLayout layout, bool normed, Index in) {
+  const double rounding = layout == PackLayout::rows_f32     ? 0
+                          : layout == PackLayout::tiles_bf16 ? 0x1p-8
+                                                             : 2 * u;
+  return rounding + (normed ? norm_bound(in) : 0);
+}
+
+/// `bound` of a number's size, and what may vanish.
+[[nodiscard]] inline float relative(double bound, float number) {
+  return static_cast<float>(bound * std::abs(static_cast<double>(number)) + vanishing);
+}
+
+inline void compare_packed(const Ops& ops, const ConstMatrix<float>& x, const NormSpec* norm,
+                           const Packed& packed, PackLayout layout) {
+  const std::byte* data = packed.data[static_cast<std::size_t>(layout)];
+  if (data == nullptr || data == reinterpret_cast<const std::byte*>(x.data())) return;  // used where it lies
+  const Index in = packed.in;
+  const double bound = pack_bound(layout, norm != nullptr, in);
+  Comparison comparison(ops, 3 * round_up(in, 32));
+  auto task = [&](Index t, int worker) {
+    float* const expected = comparison.memory(worker);
+    float* const found = expected + 2 * round_up(in, 32);
+    unpack(layout, data, in, t, found);
+    scalar::pack({.x = x.data() + t * x.outerStride(),
+                  .in = in,
+                  .last = 1,
+                  .norm_weight = norm != nullptr ? norm->weight : VectorView{},
+                  .epsilon = norm != nullptr ? norm->epsilon : 0.0F,
+                  .out = reinterpret_cast<std::byte*>(expected)});
+    for (Index i = 0; i < in; ++i) expected[in + i] = relative(bound, expected[i]);
+    comparison.judge(t, 0, found, expected, in);
+  };
+  comparison.run(packed.columns, TaskRef(task));
+  comparison.report({"pack", norm != nullptr ? " with RMS norm" : "", " of [", packed.columns, ", ", in,
+                     "] into ", name_of(layout)},
+                    "element ", "float32 sum of squares and rounding of the layout");
+}
+
+QWENLITE_INLINE Packed pack(const Ops& plain, const ConstMatrix<float>& x, const NormSpec* norm,
+                            FormatSet formats, OpsScratch& scratch) {
+  const Packed packed = plain.pack(x, norm, formats, scratch);
+  for (Index layout = 0; layout < layout_count; ++layout) {
+    compare_packed(plain, x, norm, packed, static_cast<PackLayout>(layout));
+  }
+  return packed;
+}
+
+// --------------------------------------------------------------------------------------- products
+
+/// A product's input as float32, and what sums over it may be off by.
+struct Input {
+  AlignedBuffer rows;  // [columns][in rounded up to 32]
+  Index in;
+  Index columns;
+  double bound;
+
+  Input(const Ops& ops, const Packed& x, Format weights)
+      : rows(x.columns * round_up(x.in, 32) * 4),
+        in(x.in),
+        columns(x.columns),
+        bound(sum_bound(x.in, ops.layout(weights))) {
+    const PackLayout layout = ops.layout(weights);
+    for (Index t = 0; t < columns; ++t) {
+      unpack(layout, x.data[static_cast<std::size_t>(layout)], in, t, rows.floats() + t * round_up(in, 32));
+    }
+  }
+
+  /// out[t] = weight row r times column t.
+  void multiply(const WeightView& w, Index r, float* out) const {
+    scalar::matmul({.weights = w.row(r),
+                    .format = w.format,
+                    .row_bytes = w.row_bytes(),
+                    .rows = 1,
+                    .in = in,
+                    .packed = rows.data(),
+                    .columns = columns,
+                    .out = out,
+                    .out_stride = 1});
+  }
+
+  /// What such a sum may be off by: `bound` of the sum of |w x|.
+  [[nodiscard]] double slack(const WeightView& w, Index r, Index t) const {
+    const float* x = rows.floats() + t * round_up(in, 32);
+    double size = 0;
+    for (Index i = 0; i < in; ++i) {
+      size += std::abs(static_cast<double>(decode(w.format, w.row(r), i)) * static_cast<double>(x[i]));
+    }
+    return bound * size;
+  }
+};
+
+inline constexpr const char* sum_rule = "float32 sums: 2^-24 of the sum of |w x| for each step of a chain";
+
+inline void report_product(const Comparison& comparison, const char* operation, const WeightView& w,
+                           Index columns) {
+  comparison.report({operation, " of ", name_of(w.format), " weights [", w.rows, ", ", w.cols, "] and ",
+                     columns, columns == 1 ? " token" : " tokens"},
+                    "weight row ", sum_rule);
+}
+
+/// `before` is what `product.out` held, when it accumulates.
+inline void compare_product(const Ops& ops, const Packed& x, const Product& product, const float* before) {
+  const WeightView& w = product.weight;
+  const Input input(ops, x, w.format);
+  Comparison comparison(ops, x.columns);
+  auto task = [&](Index r, int worker) {
+    float* const sums = comparison.memory(worker);
+    input.multiply(w, r, sums);
+    for (Index t = 0; t < x.columns; ++t) {
+      const auto sum = static_cast<double>(sums[t]);
+      const double old = product.accumulate ? static_cast<double>(before[t * w.rows + r]) : 0;
+      const auto found = static_cast<double>(product.out.data()[t * product.out.outerStride() + r]);
+      const double slack = (input.bound + 2 * u) * std::abs(sum) + 2 * u * std::abs(old) + vanishing;
+      if (agree(found, old + sum, slack)) continue;
+      comparison.judge(t, r, found, old + sum, slack + input.slack(w, r, t));
+    }
+  };
+  comparison.run(w.rows, TaskRef(task));
+  report_product(comparison, product.accumulate ? "matmul onto a sum" : "matmul", w, x.columns);
+}
+
+QWENLITE_INLINE void matmul(const Ops& plain, const Packed& x, std::span<const Product> products,
+                            OpsScratch& scratch) {
+  Index sums = 0;
+  for (const Product& p : products) sums += p.out.size();
+  const AlignedBuffer before(sums * 4);  // outputs that are added to, one after another
+  float* at = before.floats();
+  for (const Product& p : products) {
+    if (p.accumulate)
+      std::memcpy(at, copied(unwritable(p.out)).data(), static_cast<std::size_t>(p.out.size()) * 4);
+    at += p.out.size();
+  }
+  plain.matmul(x, products, scratch);
+  at = before.floats();
+  for (const Product& p : products) {
+    compare_product(plain, x, p, at);
+    at += p.out.size();
+  }
+}
+
+/// silu changes by at most 1.1 times what its argument changes by, and is no larger than it.
+QWENLITE_INLINE void gated_matmul(const Ops& plain, const GatedProduct& product, OpsScratch& scratch) {
+  const Packed& x = product.x;
+  plain.gated_matmul(x, product.gate, product.up, product.out, scratch);
+  const Input gate_input(plain, x, product.gate.format);
+  const Input up_input(plain, x, product.up.format);
+  Comparison comparison(plain, 2 * x.columns);
+  auto task = [&](Index r, int worker) {
+    float* const gates = comparison.memory(worker);
+    float* const ups = gates + x.columns;
+    gate_input.multiply(product.gate, r, gates);
+    up_input.multiply(product.up, r, ups);
+    for (Index t = 0; t < x.columns; ++t) {
+      float value = 0;
+      scalar::silu_mul(gates + t, ups + t, &value, 1);
+      const auto expected = static_cast<double>(value);
+      const auto found = static_cast<double>(product.out.data()[t * product.out.outerStride() + r]);
+      double slack = 0x1p-20 * std::abs(expected) + vanishing;  // silu's own exp, division and product
+      if (agree(found, expected, slack)) continue;
+      const double up_slack = up_input.slack(product.up, r, t);
+      slack +=
+          1.1 * gate_input.slack(product.gate, r, t) * (std::abs(static_cast<double>(ups[t])) + up_slack) +
+          std::abs(static_cast<double>(gates[t])) * up_slack;
+      comparison.judge(t, r, found, expected, slack);
+    }
+  };
+  comparison.run(product.gate.rows, TaskRef(task));
+  report_product(comparison, "gated matmul", product.gate, x.columns);
+}
+
+// --------------------------------------------------------------------------------- row by row
+
+/// Compares rows of `out`: expected(t, worker) puts the row, and after it the slack of each number, into the
+/// worker's memory.
+inline void compare_rows(Comparison& comparison, const Matrix<float>& out, TaskRef expected) {
+  auto task = [&](Index t, int worker) {
+    expected(t, worker);
+    comparison.judge(t, 0, out.data() + t * out.outerStride(), comparison.memory(worker), out.cols());
+  };
+  comparison.run(out.rows(), TaskRef(task));
+}
+
+QWENLITE_INLINE void embed(const Ops& plain, const WeightView& table, std::span<const int> tokens,
+                           const Matrix<float>& out) {
+  plain.embed(table, tokens, out);
+  Comparison comparison(plain, 2 * table.cols);  // the slack stays zero
+  auto expected = [&](Index t, int worker) {
+    scalar::decode_row(table.format, table.row(tokens[static_cast<std::size_t>(t)]), table.cols,
+                       comparison.memory(worker));
+  };
+  compare_rows(comparison, out, TaskRef(expected));
+  comparison.report({"embedding of ", name_of(table.format), " rows of ", table.cols}, "element ",
+                    "decoding is exact");
+}
+
+QWENLITE_INLINE void rms_norm(const Ops& plain, const ConstMatrix<float>& x, const NormSpec& norm,
+                              Matrix<float> out) {
+  const AlignedBuffer before = copied(x);  // out may be the same memory
+  plain.rms_norm(x, norm, out);
+  const Index width = out.cols();
+  Comparison comparison(plain, 2 * width);
+  auto expected = [&](Index t, int worker) {
+    float* const row = comparison.memory(worker);
+    scalar::rms_norm(before.floats() + t * width, norm.weight, norm.epsilon, row);
+    for (Index i = 0; i < width; ++i) row[width + i] = relative(norm_bound(width), row[i]);
+  };
+  compare_rows(comparison, out, TaskRef(expected));
+  comparison.report({"RMS norm [", out.rows(), ", ", width, "]"}, "element ", "float32 sum of squares");
+}
+
+/// Rounding is measured against the length of the pair that is rotated, which the rotation keeps.
+QWENLITE_INLINE void norm_and_rotate(const Ops& plain, Matrix<float> x, Index head_dim, const NormSpec& norm,
+                                     const Angles& angles) {
+  const AlignedBuffer before = copied(unwritable(x));
+  plain.norm_and_rotate(x, head_dim, norm, angles);
+  const Index width = x.cols();
+  const Index half = angles.half;
+  Comparison comparison(plain, 2 * width);
+  auto expected = [&](Index t, int worker) {
+    float* const row = comparison.memory(worker);
+    for (Index first = 0; first < width; first += head_dim) {
+      scalar::rms_norm(before.floats() + t * width + first, norm.weight, norm.epsilon, row + first);
+      scalar::rope(row + first, 2 * half, angles.cos + t * half, angles.sin + t * half);
+      for (Index d = 0; d < head_dim; ++d) {
+        const Index other = d < half ? d + half : d < 2 * half ? d - half : d;
+        const float length = std::hypot(row[first + d], row[first + other]);
+        row[width + first + d] = relative(norm_bound(head_dim), length);
+      }
+    }
+  };
+  compare_rows(comparison, x, TaskRef(expected));
+  comparison.report({"RMS norm and rotary embedding [", x.rows(), ", ", width, "] in heads of ", head_dim},
+                    "", "float32 sum of squares and rotation", head_dim);
+}
+
+}  // namespace kernels::checked
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
+
+#include <qwenlite/kernels/checked_attention-inl.hpp>

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Definitions of dispatch.hpp. This is the one place that includes the kernels of every instruction set.
+#pragma once
+
+#include <array>
+#include <cstdlib>
+
+#include <qwenlite/kernels/dispatch.hpp>
+#include <qwenlite/kernels/scalar.hpp>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+#include <qwenlite/kernels/amx.hpp>
+#include <qwenlite/kernels/avx2.hpp>
+#include <qwenlite/kernels/avx512.hpp>
+#include <qwenlite/kernels/process.hpp>
+#endif
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+namespace kernels {
+
+QWENLITE_INLINE CpuFeatures probe_cpu() noexcept {
+  CpuFeatures found;
+#if defined(__x86_64__)
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid_max(0, nullptr) < 7) return found;
+  __cpuid(1, eax, ebx, ecx, edx);
+  const auto bit = [](unsigned word, unsigned i) { return (word >> i & 1U) != 0; };
+  const bool fma = bit(ecx, 12);
+  const bool f16c = bit(ecx, 29);
+  if (!bit(ecx, 27) || !bit(ecx, 28)) return found;  // OSXSAVE, AVX
+  unsigned xcr0 = 0;
+  unsigned xcr0_high = 0;
+  __asm__("xgetbv" : "=a"(xcr0), "=d"(xcr0_high) : "c"(0));
+  __cpuid_count(7, 0, eax, ebx, ecx, edx);
+  const bool amx = bit(edx, 24) && bit(edx, 22);
+  found.avx2 = (xcr0 & 0x6U) == 0x6U && bit(ebx, 5) && fma && f16c;
+  found.avx512 =
+      found.avx2 && (xcr0 & 0xE6U) == 0xE6U && bit(ebx, 16) && bit(ebx, 17) && bit(ebx, 30) && bit(ebx, 31);
+  __cpuid_count(7, 1, eax, ebx, ecx, edx);
+  found.amx = found.avx512 && bit(eax, 5) && amx && (xcr0 & 0x60000U) == 0x60000U;
+#endif
+  return found;
+}
+
+QWENLITE_INLINE std::span<const KernelTable* const> supported() {
+  struct List {
+    std::array<const KernelTable*, 4> tables{&scalar::table};
+    std::size_t count = 1;
+    List() {
+#if defined(__x86_64__)
+      const CpuFeatures cpu = probe_cpu();
+      if (cpu.avx2) tables[count++] = &avx2::table;
+      if (cpu.avx512) tables[count++] = &avx512::table;
+      if (cpu.amx) tables[count++] = &amx::table;
+#endif
+    }
+  };
+  static const List list;
+  return {list.tables.data(), list.count};
+}
+
+QWENLITE_INLINE const KernelTable& by_name(std::string_view name, const char* asked_by) {
+  std::string choices;
+  for (const KernelTable* t : supported()) {
+    if (t->name == name) return *t;
+    choices += (choices.empty() ? "" : ", ") + std::string(t->name);
+  }
+  throw Error(ErrorCode::unsupported, asked_by, "'" + std::string(name) + "'",
+              "one that this CPU runs (" + choices + ")");
+}
+
+QWENLITE_INLINE Choice choose(const char* forced) {
+  Choice choice;
+  if (forced != nullptr && *forced != '\0') {
+    choice = {&by_name(forced, "QWENLITE_ISA"), "forced by QWENLITE_ISA"};
+  } else {
+    choice = {supported().back(), "the strongest this CPU runs"};
+  }
+#if defined(__x86_64__)
+  if (choice.table == &amx::table && !amx::request_permission()) {
+    if (forced != nullptr && *forced != '\0') {
+      throw Error(ErrorCode::unsupported, "QWENLITE_ISA: the system refuses the use of AMX tiles");
+    }
+    choice = {&avx512::table, "AMX is present, but the system refuses its use"};
+  }
+#endif
+  return choice;
+}
+
+QWENLITE_INLINE const Choice& active_choice() {
+  static const Choice choice = choose(std::getenv("QWENLITE_ISA"));
+  return choice;
+}
+
+QWENLITE_INLINE const KernelTable& active() {
+  return *active_choice().table;
+}
+
+}  // namespace kernels
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite

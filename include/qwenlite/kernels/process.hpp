@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What only the operating system can say about this process or grant it: the CPUs it may run on, and the use
+// of AMX tiles. The calls to the system that concern files are in checkpoint/mapped_file-inl.hpp; no third
+// file of the library makes any.
+#pragma once
+
+#if defined(__linux__)
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include <qwenlite/error.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+namespace topology {
+
+/// The logical CPUs that this process may run on, ascending, never empty.
+[[nodiscard]] inline std::vector<int> affinity_cpus() {
+  std::vector<int> cpus;
+#if defined(__linux__)
+  // The kernel refuses a mask smaller than its own, so grow it until it fits.
+  for (std::size_t most = CPU_SETSIZE; cpus.empty() && most <= (std::size_t{1} << 20U); most *= 4) {
+    std::vector<cpu_set_t> mask(most / CPU_SETSIZE);
+    const std::size_t bytes = mask.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, mask.data()) != 0) continue;
+    for (std::size_t cpu = 0; cpu < most; ++cpu) {
+      if (CPU_ISSET_S(cpu, bytes, mask.data())) cpus.push_back(static_cast<int>(cpu));
+    }
+  }
+#endif
+  const int known = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  for (int cpu = 0; cpus.empty() && cpu < known; ++cpu) cpus.push_back(cpu);
+  return cpus;
+}
+
+}  // namespace topology
+
+namespace kernels::amx {
+
+/// Asks the system for the use of tiles by all threads of this process, present and future. It refuses when
+/// a thread has a signal stack too small for the tile registers.
+[[nodiscard]] inline bool request_permission() {
+#if defined(__linux__) && defined(__x86_64__)
+  constexpr long request_feature = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long tile_data = 18;            // the state component of tile registers
+  return syscall(SYS_arch_prctl, request_feature, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace kernels::amx
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite

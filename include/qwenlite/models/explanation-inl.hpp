@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Implementation of explanation.hpp.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include <qwenlite/models/explanation.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+namespace explaining {
+
+/// "448.0 MiB".
+[[nodiscard]] inline std::string size_text(Index bytes) {
+  constexpr std::array<const char*, 4> units{" KiB", " MiB", " GiB", " TiB"};
+  Index unit = 1024;
+  std::size_t i = 0;
+  while (i + 1 < units.size() && bytes / unit >= 1024) {
+    unit *= 1024;
+    ++i;
+  }
+  return joined({bytes / unit, ".", bytes % unit * 10 / unit, units[i]});
+}
+
+[[nodiscard]] inline std::string counted(Index count, const char* what) {
+  return joined({count, " ", what, count == 1 ? "" : "s"});
+}
+
+inline void add_line(std::string& text, std::string_view name, std::string_view what,
+                     std::string_view reason) {
+  text.append(name).append(name.size() < 12 ? 12 - name.size() : 1, ' ').append(what);
+  if (!reason.empty()) text.append(" (").append(reason).append(")");
+  text.append("\n");
+}
+
+[[nodiscard]] inline std::string network_text(const ModelConfig& config) {
+  return joined(
+      {config.model_type, ", ", config.num_hidden_layers, " layers, hidden_size ", config.hidden_size, ", ",
+       config.num_attention_heads, " heads on ", config.num_key_value_heads, " of ", config.head_dim,
+       ", intermediate_size ", config.intermediate_size, ", vocab_size ", config.vocab_size,
+       config.tie_word_embeddings ? ", output matrix tied to the embedding" : ", own output matrix"});
+}
+
+[[nodiscard]] inline std::string weights_text(const WeightFacts& w) {
+  return joined({size_text(w.bytes), " ", w.place, ", ", counted(w.tensors, "tensor"), " (", w.dtypes,
+                 ") in ", counted(w.files, "file"), ", none copied; ", w.off_line,
+                 " begin off a 64-byte line, which every kernel can read; ", counted(w.ignored, "tensor"),
+                 " ignored"});
+}
+
+}  // namespace explaining
+
+QWENLITE_INLINE std::string Explanation::to_string() const {
+  std::string text;
+  explaining::add_line(text, "network", network, "");
+  explaining::add_line(text, "kernels", kernels, kernels_reason);
+  explaining::add_line(text, "threads", std::to_string(threads), threads_reason);
+  explaining::add_line(text, "precision", precision, precision_reason);
+  explaining::add_line(text, "weights", explaining::weights_text(weights), "");
+  explaining::add_line(text, "kv", kv, kv_reason);
+  explaining::add_line(text, "chunk", explaining::counted(chunk, "token"), "most that pass through together");
+  explaining::add_line(text, "check", check ? "on, and very slow" : "off", check_reason);
+  if (session_tokens > 0) {
+    explaining::add_line(
+        text, "session", joined({explaining::size_text(session_bytes), " for ", session_tokens, " tokens"}),
+        joined({explaining::size_text(session_kv_bytes), " of it keys and values, committed as they fill"}));
+  }
+  return text;
+}
+
+QWENLITE_INLINE WeightFacts weight_facts(const Checkpoint& files, const Weights& all) {
+  WeightFacts facts;
+  std::array<std::pair<DType, Index>, 3> counts{
+      std::pair{DType::bf16, Index{0}}, {DType::f16, Index{0}}, {DType::f32, Index{0}}};
+  const std::span<const TensorFiles::Entry> entries = files.tensors().entries();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!all.was_taken(static_cast<Index>(i))) {
+      ++facts.ignored;
+      continue;
+    }
+    const TensorView& view = entries[i].view;
+    Index elements = 0;
+    (void)view.shape.elements(elements);
+    ++facts.tensors;
+    facts.bytes += elements * size_of(view.dtype);
+    if (reinterpret_cast<std::uintptr_t>(view.data) % 64 != 0) ++facts.off_line;
+    for (auto& [dtype, count] : counts) count += view.dtype == dtype ? 1 : 0;
+  }
+  for (const auto& [dtype, count] : counts) {
+    if (count > 0) facts.dtypes += joined({facts.dtypes.empty() ? "" : ", ", name_of(dtype), " ", count});
+  }
+  facts.files = files.tensors().file_count();
+  const bool own = !files.directory().empty();
+  facts.place = files.bytes_mapped() > 0 ? "mapped" : own ? "read into memory" : "in memory of the caller";
+  return facts;
+}
+
+QWENLITE_INLINE Explanation explanation_of(const Checkpoint& files, const Choices& choices,
+                                           const WeightFacts& weights, KvFormat kv) {
+  Explanation e;
+  e.network = explaining::network_text(files.config());
+  e.kernels = choices.kernels->name;
+  e.kernels_reason = choices.kernels_reason;
+  e.threads = choices.executor->concurrency();
+  e.threads_reason = choices.threads_reason;
+  e.precision = name_of(choices.precision);
+  e.precision_reason = choices.precision_reason;
+  e.kv = name_of(kv);
+  e.kv_reason = choices.kv ? "asked for" : "the default of the cache";
+  e.weights = weights;
+  e.chunk = choices.chunk;
+  e.check = choices.check;
+  e.check_reason = choices.check_reason;
+  return e;
+}
+
+QWENLITE_INLINE void write_log(const std::function<void(std::string_view)>& log, const Checkpoint& files,
+                               const Explanation& explanation) {
+  for (const std::string& warning : files.warnings()) log("warning: " + warning);
+  const std::string text = explanation.to_string();
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::size_t end = rest.find('\n');
+    log(rest.substr(0, end));
+    rest.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
