@@ -7,80 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include <qwenlite/generate/generate.hpp>
-
 #include "catch_any.hpp"
+#include "generate/fake_model.hpp"
 
-namespace ql = qwenlite;
+using namespace generate_test;
 using ql::FinishReason;
-using ql::Index;
-using Ids = std::vector<int>;
 
 namespace {
-
-struct FakeSession {
-  Index limit = 100;
-  Ids seen = {};
-  [[nodiscard]] Index length() const { return static_cast<Index>(seen.size()); }
-  [[nodiscard]] Index max_tokens() const { return limit; }
-};
-
-/// The same, but recomputing everything: the type says so.
-struct ForgetfulSession : FakeSession {
-  struct Kv {
-    static constexpr bool retains = false;
-  };
-};
-
-struct FakeDefaults {
-  std::optional<bool> do_sample;
-  std::optional<float> temperature;
-  std::optional<int> top_k;
-  std::optional<float> top_p;
-  std::optional<float> min_p;
-};
-
-/// After token t comes (t + 1) % 3. Ids 3 and 4 are padding with larger logits than any token.
-struct FakeModel {
-  Ids stops = {};
-  FakeDefaults suggested = {.do_sample = {}, .temperature = 0.0F, .top_k = {}, .top_p = {}, .min_p = {}};
-  mutable std::vector<std::size_t> pieces = {};
-  mutable std::vector<float> row = std::vector<float>(5);
-  float unit = 1;  // what the likely token's logit is above the others
-
-  std::span<const float> logits(FakeSession& session, std::span<const int> tokens) const {
-    prefill(session, tokens);
-    const auto next = static_cast<std::size_t>((tokens.back() + 1) % 3);
-    row = {0, 0, 0, 9, 9};
-    row[next] = unit;
-    return row;
-  }
-  void prefill(FakeSession& session, std::span<const int> tokens) const {
-    pieces.push_back(tokens.size());
-    session.seen.insert(session.seen.end(), tokens.begin(), tokens.end());
-  }
-  [[nodiscard]] Index token_count() const { return 3; }
-  [[nodiscard]] std::span<const int> stop_ids() const { return stops; }
-  [[nodiscard]] FakeDefaults defaults() const { return suggested; }
-};
-static_assert(ql::TokenModel<FakeModel, FakeSession>);
-static_assert(ql::TokenModel<FakeModel, ForgetfulSession>);
-static_assert(!ql::TokenModel<FakeModel, Ids>);
-
-/// Runs generate() and collects what it hands out.
-struct Run {
-  Ids out = {};
-  ql::GenerateStats stats = {};
-};
-template <class Session>
-Run run(const FakeModel& model, Session& session, const Ids& prompt, const ql::GenerateOptions& options) {
-  Run result;
-  result.stats = ql::generate(model, session, prompt, options, [&](int token) {
-    result.out.push_back(token);
-    return true;
-  });
-  return result;
-}
 
 std::string error_of(const Ids& prompt, const ql::GenerateOptions& options, ql::ErrorCode code) {
   FakeModel model;

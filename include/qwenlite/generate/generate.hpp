@@ -6,7 +6,8 @@
 // after it is wanted: when generate() returns, the session holds the prompt and every drawn token but the
 // last. After finish reason `stop` that last one is the stop token, so all tokens that were handed out are
 // in the session; after any other it is the last token handed out. Passing it (`GenerateStats::last_token`)
-// as the next prompt continues as if nothing had ended, with the same random numbers.
+// as the next prompt continues as if nothing had ended, with the same random numbers; penalties and a mask
+// hook need to be told of the earlier tokens too (`GenerateOptions::already_generated`).
 #pragma once
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include <qwenlite/generate/mask_hook.hpp>
 #include <qwenlite/generate/sampler.hpp>
 
 namespace qwenlite {
@@ -40,6 +42,7 @@ concept TokenModel = requires(const Model& model, Session& session, std::span<co
   { session.max_tokens() } -> std::convertible_to<Index>;
 };
 
+/// How a reply is generated.
 struct GenerateOptions {
   /// Most tokens to hand out; not set: as many as the session has room for.
   std::optional<Index> max_new_tokens = {};
@@ -55,6 +58,13 @@ struct GenerateOptions {
   std::function<void(Index, Index)> progress = {};
   /// Ends the reply early, also while the prompt is being processed.
   std::stop_token cancel = {};
+  /// Called before each draw: may ban tokens, or force one (to close a think block, say).
+  MaskHook mask = {};
+  /// Where the think block is, for what `mask` is told; for nothing else.
+  ThinkBlock think = {};
+  /// When this call continues a reply: all its tokens that earlier calls handed out. Penalties count them
+  /// and `mask` sees them, as if one call had generated everything; `think` still says how the reply began.
+  std::vector<int> already_generated = {};
 };
 
 /// Why generate() ended.
@@ -79,15 +89,16 @@ enum class FinishReason : std::uint8_t {
 
 /// What one generate() did. Times leave out what the callback took.
 struct GenerateStats {
-  Index prompt_tokens = 0;     ///< processed of the prompt (fewer than given only when cancelled)
-  Index generated_tokens = 0;  ///< handed to the callback
-  Index decode_steps = 0;      ///< tokens drawn after the first, a stop id included
-  double prefill_seconds = 0;  ///< processing the prompt
-  double decode_seconds = 0;   ///< all decode steps
-  double time_to_first_token = 0;
-  int last_token = -1;  ///< the last one drawn: not in the session; -1: none
+  Index prompt_tokens = 0;         ///< processed of the prompt (fewer than given only when cancelled)
+  Index generated_tokens = 0;      ///< handed to the callback
+  Index decode_steps = 0;          ///< tokens drawn after the first, a stop id included
+  double prefill_seconds = 0;      ///< processing the prompt
+  double decode_seconds = 0;       ///< all decode steps
+  double time_to_first_token = 0;  ///< seconds: the prompt and the first draw
+  int last_token = -1;             ///< the last one drawn: not in the session; -1: none
   FinishReason finish_reason = FinishReason::stop;
 
+  /// Of decoding, and of the prompt; 0 when there was none.
   [[nodiscard]] double tokens_per_second() const noexcept { return rate(decode_steps, decode_seconds); }
   [[nodiscard]] double prefill_tokens_per_second() const noexcept {
     return rate(prompt_tokens, prefill_seconds);
@@ -119,6 +130,11 @@ class Generation {
     if (!options.ignore_eos) stop_ids_.insert(stop_ids_.end(), own.begin(), own.end());
     const Index room = session.max_tokens() - session.length() - static_cast<Index>(prompt.size());
     most_ = std::min(options.max_new_tokens.value_or(room + 1), room + 1);
+    if (options.mask) {
+      const Index longest = most_ + static_cast<Index>(options.already_generated.size());
+      mask_.emplace(options.mask, options.think, model.token_count(), longest);
+    }
+    for (const int token : options.already_generated) append(token);
   }
 
   template <class Callback>
@@ -133,7 +149,7 @@ class Generation {
       if (stats_.generated_tokens == most_) return finish(limit_reached());
       if (options_.cancel.stop_requested()) return finish(FinishReason::cancelled);
       const auto start = Clock::now();
-      draw(std::span(&stats_.last_token, 1));
+      choose(model_.logits(session_, std::span<const int>(&stats_.last_token, 1)));
       stats_.decode_seconds += seconds_since(start);
       ++stats_.decode_steps;
     }
@@ -147,19 +163,18 @@ class Generation {
   }
 
   void check() const {
-    const auto reject = [](const char* what, Index found, const std::string& expected) {
-      throw Error(ErrorCode::bad_argument, what, std::to_string(found), expected);
+    const auto reject = [](const char* what, Index found) {
+      throw Error(ErrorCode::bad_argument, what, found, "at least 1");
     };
     if (options_.max_new_tokens && *options_.max_new_tokens < 1) {
-      reject("max_new_tokens", *options_.max_new_tokens, "at least 1");
+      reject("max_new_tokens", *options_.max_new_tokens);
     }
-    if (options_.prefill_piece < 1) reject("prefill_piece", options_.prefill_piece, "at least 1");
-    if (prompt_.empty()) reject("tokens of the prompt", 0, "at least 1");
+    if (options_.prefill_piece < 1) reject("prefill_piece", options_.prefill_piece);
+    if (prompt_.empty()) reject("tokens of the prompt", 0);
     const Index room = session_.max_tokens() - session_.length();
     if (static_cast<Index>(prompt_.size()) <= room) return;
-    throw Error(ErrorCode::context_full, "prompt", std::to_string(prompt_.size()) + " tokens",
-                "at most " + std::to_string(room) + ", the room left of the session's " +
-                    std::to_string(session_.max_tokens()));
+    throw Error(ErrorCode::context_full, "prompt", {prompt_.size(), " tokens"},
+                {"at most ", room, ", the room left of the session's ", session_.max_tokens()});
   }
 
   /// A session without a cache would compute all earlier tokens again for every piece.
@@ -183,7 +198,7 @@ class Generation {
       } else {
         const std::span<const float> logits = model_.logits(session_, tokens);
         stats_.prefill_seconds = seconds_since(start);
-        stats_.last_token = sampler_.sample(logits, session_.length());
+        choose(logits);
         stats_.time_to_first_token = seconds_since(start);
       }
       if (options_.progress) options_.progress(stats_.prompt_tokens, total);
@@ -192,9 +207,19 @@ class Generation {
     return stats_.prompt_tokens == total;
   }
 
-  void draw(std::span<const int> tokens) {
-    const std::span<const float> logits = model_.logits(session_, tokens);
-    stats_.last_token = sampler_.sample(logits, session_.length());
+  /// Draws the token that follows what the session holds.
+  void choose(std::span<const float> logits) {
+    const Index position = session_.length();
+    const int token =
+        mask_ ? sampler_.sample(logits, position, mask_->at(position)) : sampler_.sample(logits, position);
+    append(token);
+    stats_.last_token = token;
+  }
+
+  /// Adds a token to the reply, for penalties and mask.
+  void append(int token) {
+    sampler_.generated(token);
+    if (mask_) mask_->append(token);
   }
 
   [[nodiscard]] FinishReason limit_reached() const noexcept {
@@ -211,6 +236,7 @@ class Generation {
   std::span<const int> prompt_;
   GenerateOptions options_;
   Sampler sampler_;
+  std::optional<HookedMask> mask_;  // with options_.mask only
   std::vector<int> stop_ids_;
   Index most_ = 0;  // tokens to hand out at most
   GenerateStats stats_;
@@ -218,7 +244,9 @@ class Generation {
 
 /// Appends `prompt` to the session, then draws tokens and hands each to callback(int) -> bool until it
 /// returns false, a stop id is drawn, a limit is met or `options.cancel` is requested.
-/// Throws as Generation's constructor does, and `numeric` when the model's logits are broken.
+/// Throws as Generation's constructor does, and `numeric` when the model's logits are broken or bias and mask
+/// ban every token. What callback, progress or mask throw passes through. After either, the session holds
+/// what was processed until then: of the reply, all tokens handed out, or all but the last.
 template <class Model, class Session, class Callback>
 requires TokenModel<Model, Session> && std::predicate<Callback&, int> GenerateStats
 generate(const Model& model, Session& session, std::span<const int> prompt, const GenerateOptions& options,
