@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ChatSession: messages in, streamed text out.
+//
+// Every turn renders the whole conversation with the model's chat template and processes those tokens of
+// the prompt that the session does not hold at their place. So a turn costs its new tokens only, and its
+// answer is, bit for bit, that of a fresh session given the whole prompt. The templates leave earlier
+// think blocks out of the prompt: after a reply that had one (also the empty one of a model told not to
+// think), the reply's text is processed again at its new place, and nothing before it.
+//
+//   qwenlite::ChatSession chat(model, tokenizer, {.system = "Be brief."});
+//   chat.send("Hello!", [](const qwenlite::ReplyDelta& delta) { std::cout << delta.content << std::flush; });
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <qwenlite/generate/generate.hpp>
+#include <qwenlite/models/session.hpp>
+#include <qwenlite/text/conversation.hpp>
+#include <qwenlite/text/incoming_reply.hpp>
+#include <qwenlite/text/reply_stream.hpp>
+#include <qwenlite/text/tokenizer.hpp>
+#include <qwenlite/text/unicode.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+struct ChatSessionOptions {
+  std::string system{};              ///< the system message; empty: none
+  std::optional<bool> thinking{};    ///< unset leaves it to the template: Qwen3 thinks, small Qwen3.5 do not
+  std::vector<std::string> tools{};  ///< definitions the model may call, each a JSON object as text
+  /// Most tokens of a think block. Then the block is closed and the model answers. 0 thinks not at all.
+  std::optional<Index> thinking_budget{};
+  /// Leave earlier think blocks in the prompt (see ChatOptions): cheaper turns, but not the published
+  /// template. Without it the reply of the turn before is processed once more, without its block.
+  bool keep_thinking = false;
+  /// The reply ends before any of these texts, in thinking and answer alike.
+  std::vector<std::string> stop_strings{};
+  /// How to draw tokens, how many (thinking counts, and the end of a block comes whole), `progress` of the
+  /// prompt's new tokens, and `cancel` for all turns. `think` and `already_generated`, which say how a reply
+  /// began, are filled in for each.
+  GenerateOptions generate{};
+  /// What to do when the conversation outgrows the session's max_tokens.
+  WhenFull when_full = WhenFull::drop_oldest;
+  SessionOptions session{};
+};
+
+/// Why a reply ended.
+enum class ReplyEnd : std::uint8_t {
+  stop,         ///< the model ended it
+  stop_string,  ///< one of the stop strings was met
+  length,       ///< generate.max_new_tokens
+  context,      ///< the session is full; the next turn drops the oldest turns
+  callback,     ///< the callback returned false
+  cancelled,    ///< a stop was requested
+};
+
+/// In words.
+[[nodiscard]] constexpr std::string_view name_of(ReplyEnd end) noexcept {
+  switch (end) {
+    case ReplyEnd::stop: return "stop";
+    case ReplyEnd::stop_string: return "stop string";
+    case ReplyEnd::length: return "length";
+    case ReplyEnd::context: return "context";
+    case ReplyEnd::callback: return "callback";
+    case ReplyEnd::cancelled: return "cancelled";
+  }
+  return "?";
+}
+
+/// The end that generate() gives as a reason.
+[[nodiscard]] constexpr ReplyEnd reply_end(FinishReason reason) noexcept {
+  switch (reason) {
+    case FinishReason::stop: return ReplyEnd::stop;
+    case FinishReason::length: return ReplyEnd::length;
+    case FinishReason::context: return ReplyEnd::context;
+    case FinishReason::callback: return ReplyEnd::callback;
+    case FinishReason::cancelled: break;
+  }
+  return ReplyEnd::cancelled;
+}
+
+/// How much of what the session held a prompt could use, and if not all, why.
+enum class Reuse : std::uint8_t {
+  all,              ///< all that the prompt could use; as a rule it goes on where the session ended
+  empty,            ///< the session held nothing
+  think_block,      ///< a think block is not part of the prompt any more
+  reply_text,       ///< the last reply was cut, or its text encodes to other tokens than were drawn
+  dropped_turns,    ///< the oldest turns were dropped
+  history_changed,  ///< messages, system message or tools were changed, or a question was taken back
+};
+
+/// In words.
+[[nodiscard]] constexpr std::string_view name_of(Reuse reuse) noexcept {
+  switch (reuse) {
+    case Reuse::all: return "all reused";
+    case Reuse::empty: return "nothing held";
+    case Reuse::think_block: return "think block left out of the history";
+    case Reuse::reply_text: return "last reply cut or encoded differently";
+    case Reuse::dropped_turns: return "oldest turns dropped";
+    case Reuse::history_changed: return "history changed";
+  }
+  return "?";
+}
+
+/// A reply and what it took.
+struct ChatReply {
+  Message message;  ///< role assistant: content, reasoning_content and tool_calls
+  ReplyEnd end = ReplyEnd::stop;
+  /// Whether the new messages and the reply are in the conversation. False only when a callback or a
+  /// cancellation ended the reply before there was an answer.
+  bool remembered = true;
+  bool thinking_closed_by_budget = false;
+  Index prompt_tokens = 0;  ///< of the whole conversation
+  Index reused_tokens = 0;  ///< of them, held by the session already; the others were computed
+  Reuse reuse = Reuse::all;
+  Index dropped_messages = 0;  ///< the oldest ones, taken out of the conversation
+  GenerateStats generate;      ///< generated_tokens includes those that closed a think block
+
+  /// Whether there is an answer: false when the reply ended inside the think block.
+  [[nodiscard]] bool answered() const noexcept {
+    return !message.content.empty() || !message.tool_calls.empty();
+  }
+};
+
+/// A stop token that two others request.
+class EitherStop {
+ public:
+  EitherStop(const std::stop_token& a, const std::stop_token& b)
+      : first_(a, Request{&source_}), second_(b, Request{&source_}) {}
+  [[nodiscard]] std::stop_token token() const noexcept { return source_.get_token(); }
+
+ private:
+  struct Request {
+    std::stop_source* source;
+    void operator()() const noexcept { source->request_stop(); }
+  };
+  std::stop_source source_;
+  std::stop_callback<Request> first_, second_;
+};
+
+/// What two generate() calls of one reply did together. The prompt of the second was the end of a think
+/// block, `closing` tokens that `first` counts as generated, after the last token of the first call, if
+/// there was one, or else after the prompt.
+[[nodiscard]] inline GenerateStats joined(const GenerateStats& first, const GenerateStats& second,
+                                          Index closing) noexcept {
+  GenerateStats sum = second;
+  sum.generated_tokens += first.generated_tokens;
+  if (first.last_token < 0) {
+    sum.prompt_tokens = std::max<Index>(0, second.prompt_tokens - closing);
+    return sum;
+  }
+  sum.prompt_tokens = first.prompt_tokens;
+  sum.prefill_seconds = first.prefill_seconds;
+  sum.time_to_first_token = first.time_to_first_token;
+  sum.decode_steps += first.decode_steps + 1;  // the one that processed the end of the block
+  sum.decode_seconds += first.decode_seconds + second.prefill_seconds;
+  return sum;
+}
+
+/// What ChatSession needs of a model: AnyModel and every Model have it.
+template <class Model>
+concept ChatModel = requires(const Model& model, typename Model::Session& session, Index n) {
+  requires TokenModel<Model, typename Model::Session>;
+  { model.new_session(SessionOptions{}) } -> std::same_as<typename Model::Session>;
+  { session.tokens() } -> std::convertible_to<std::span<const int>>;
+  session.truncate(n);
+};
+
+/// A conversation with a model. One caller at a time; movable. If send() throws, from a callback too, the
+/// conversation is as it was before, and so it is when a reply is ended before there is an answer. What was
+/// computed stays in the session, to be used by the next turn as far as it fits.
+template <ChatModel Model>
+class ChatSession {
+ public:
+  using Session = typename Model::Session;
+
+  /// `model` and `tokenizer` must outlive the session. Throws `bad_argument` for options out of range.
+  ChatSession(const Model& model, const Tokenizer& tokenizer, ChatSessionOptions options = {});
+  ChatSession(const Model&, const Tokenizer&&, ChatSessionOptions = {}) = delete;
+  ChatSession(const Model&&, const Tokenizer&, ChatSessionOptions = {}) = delete;
+
+  /// Says `text` as the user and streams the reply. Bytes of `text` that are not UTF-8 become U+FFFD.
+  /// Also ended by `cancel`, while the prompt is processed too. Throws `context_full` when the new message
+  /// alone has no room, and as generate() and the chat template do.
+  ChatReply send(std::string text, ReplyCallback on_delta = {}, std::stop_token cancel = {});
+
+  /// The same for any messages: the results of tool calls ({"tool", "18 C"}), or none to have the
+  /// conversation as it stands answered.
+  ChatReply send_messages(std::vector<Message> messages, ReplyCallback on_delta = {},
+                          std::stop_token cancel = {});
+
+  /// The conversation so far; a system message is its first.
+  [[nodiscard]] const std::vector<Message>& messages() const noexcept { return messages_; }
+  /// Replaces all messages, the system message included.
+  void set_messages(std::vector<Message> messages);
+  /// Replaces the system message; empty: none.
+  void set_system(std::string text);
+  /// Forgets all messages but the system message.
+  void reset();
+
+  /// For the turns to come; unset leaves it to the template.
+  void set_thinking(std::optional<bool> thinking) { options_.thinking = thinking; }
+  void set_thinking_budget(std::optional<Index> tokens);
+  void set_tools(std::vector<std::string> tools) { options_.tools = std::move(tools); }
+  [[nodiscard]] GenerateOptions& generate_options() noexcept { return options_.generate; }
+  [[nodiscard]] const ChatSessionOptions& options() const noexcept { return options_; }
+
+  [[nodiscard]] const Session& session() const noexcept { return session_; }
+  [[nodiscard]] const Model& model() const noexcept { return *model_; }
+  [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
+
+ private:
+  /// Where a prompt and what the session holds part.
+  struct Held {
+    Index tokens = 0;
+    Reuse reuse = Reuse::all;
+  };
+
+  [[nodiscard]] ChatOptions chat_options() const {
+    return {.enable_thinking = options_.thinking,
+            .tools = options_.tools,
+            .keep_thinking = options_.keep_thinking};
+  }
+  [[nodiscard]] PromptRoom room() const noexcept;
+  [[nodiscard]] Held held(std::span<const int> prompt, bool dropped) const;
+  [[nodiscard]] GenerateOptions reply_options(const std::stop_token& cancel, bool inside_think) const;
+  GenerateStats run(IncomingReply& incoming, std::vector<int> input, GenerateOptions options);
+  [[nodiscard]] std::optional<FinishReason> end_after_closing(const IncomingReply& incoming,
+                                                              std::size_t input, Index generated) const;
+
+  const Model* model_;
+  const Tokenizer* tokenizer_;
+  ChatSessionOptions options_;
+  Session session_;
+  std::vector<Message> messages_;
+  Index last_prompt_ = 0;  // tokens of the latest prompt: what the session holds beyond is a reply
+  bool edited_ = false;    // the history was changed since
+};
+
+// ------------------------------------------------------------------------------------ definitions
+
+template <ChatModel Model>
+ChatSession<Model>::ChatSession(const Model& model, const Tokenizer& tokenizer, ChatSessionOptions options)
+    : model_(&model),
+      tokenizer_(&tokenizer),
+      options_(std::move(options)),
+      session_(model.new_session(options_.session)) {
+  set_thinking_budget(options_.thinking_budget);
+  for (const std::string& stop : options_.stop_strings) {
+    require(!stop.empty(), "ChatSessionOptions::stop_strings: found an empty string, expected text");
+  }
+  set_system(options_.system);
+}
+
+template <ChatModel Model>
+void ChatSession<Model>::set_thinking_budget(std::optional<Index> tokens) {
+  require(!tokens || *tokens >= 0, "thinking_budget: found a negative number, expected 0 or more tokens");
+  options_.thinking_budget = tokens;
+}
+
+template <ChatModel Model>
+void ChatSession<Model>::set_messages(std::vector<Message> messages) {
+  messages_ = std::move(messages);
+  edited_ = true;
+}
+
+template <ChatModel Model>
+void ChatSession<Model>::set_system(std::string text) {
+  options_.system = text;
+  const bool has = !messages_.empty() && messages_.front().role == "system";
+  if (text.empty()) {
+    if (has) messages_.erase(messages_.begin());
+  } else if (has) {
+    messages_.front() = Message{"system", std::move(text)};
+  } else {
+    messages_.insert(messages_.begin(), Message{"system", std::move(text)});
+  }
+  edited_ = true;
+}
+
+template <ChatModel Model>
+void ChatSession<Model>::reset() {
+  const bool has = !messages_.empty() && messages_.front().role == "system";
+  messages_.resize(has ? 1 : 0);
+  edited_ = true;
+}
+
+template <ChatModel Model>
+ChatReply ChatSession<Model>::send(std::string text, ReplyCallback on_delta, std::stop_token cancel) {
+  std::vector<Message> question(1);
+  question.front().role = "user";
+  unicode::append_valid(question.front().content, text);
+  return send_messages(std::move(question), on_delta, std::move(cancel));
+}
+
+template <ChatModel Model>
+ChatReply ChatSession<Model>::send_messages(std::vector<Message> added, ReplyCallback on_delta,
+                                            std::stop_token cancel) {
+  std::vector<Message> messages = messages_;  // takes their place at the end
+  messages.insert(messages.end(), std::move_iterator(added.begin()), std::move_iterator(added.end()));
+  const FittedPrompt prompt =
+      fitted_prompt(messages, *tokenizer_, chat_options(), room(), options_.when_full);
+  const std::span<const int> tokens = prompt.tokens;
+  const Held known = held(tokens, prompt.dropped_messages > 0);
+
+  ChatReply reply;
+  reply.prompt_tokens = static_cast<Index>(tokens.size());
+  reply.reused_tokens = known.tokens;
+  reply.reuse = known.reuse;
+  IncomingReply incoming(*tokenizer_, tokens,
+                         {.stop_strings = options_.stop_strings, .tools = options_.tools},
+                         options_.thinking_budget, on_delta);
+  const EitherStop stop(cancel, options_.generate.cancel);
+  session_.truncate(known.tokens);
+  last_prompt_ = reply.prompt_tokens;
+  const auto rest = tokens.subspan(static_cast<std::size_t>(known.tokens));
+  reply.generate =
+      run(incoming, {rest.begin(), rest.end()}, reply_options(stop.token(), incoming.inside_think()));
+  incoming.finish();
+
+  reply.end = incoming.stopped() ? ReplyEnd::stop_string : reply_end(reply.generate.finish_reason);
+  reply.thinking_closed_by_budget = incoming.closed_by_budget();
+  reply.message = incoming.take_message();
+  const bool broken_off = reply.end == ReplyEnd::cancelled || reply.end == ReplyEnd::callback;
+  reply.remembered = reply.answered() || !broken_off;
+  if (!reply.remembered) return reply;
+  reply.dropped_messages = static_cast<Index>(prompt.dropped_messages);
+  messages.push_back(reply.message);
+  messages_ = std::move(messages);
+  edited_ = false;
+  return reply;
+}
+
+/// A prompt may fill the session but for one token; more than wanted is given to a reply by dropping turns.
+template <ChatModel Model>
+PromptRoom ChatSession<Model>::room() const noexcept {
+  const Index limit = session_.max_tokens();
+  const Index reply = std::min(options_.generate.max_new_tokens.value_or(256), limit / 4);
+  return {.most = static_cast<std::size_t>(limit - 1), .wanted = static_cast<std::size_t>(limit - reply)};
+}
+
+template <ChatModel Model>
+auto ChatSession<Model>::held(std::span<const int> prompt, bool dropped) const -> Held {
+  const std::span<const int> known = session_.tokens();
+  // At least the last token is computed, for its logits.
+  const auto parted = std::mismatch(prompt.begin(), prompt.end() - 1, known.begin(), known.end());
+  const auto same = static_cast<std::size_t>(parted.first - prompt.begin());
+  Held result{.tokens = static_cast<Index>(same)};
+  const std::optional<int> think = tokenizer_->token_to_id("<think>");
+  if (known.empty()) {
+    result.reuse = Reuse::empty;
+  } else if (same == known.size() || (same + 1 == prompt.size() && known[same] == prompt[same])) {
+    result.reuse = Reuse::all;
+  } else if (dropped) {
+    result.reuse = Reuse::dropped_turns;
+  } else if (think && (known[same] == *think || prompt[same] == *think)) {
+    result.reuse = Reuse::think_block;
+  } else {
+    const bool in_reply = !edited_ && result.tokens >= last_prompt_;
+    result.reuse = in_reply ? Reuse::reply_text : Reuse::history_changed;
+  }
+  return result;
+}
+
+template <ChatModel Model>
+GenerateOptions ChatSession<Model>::reply_options(const std::stop_token& cancel, bool inside_think) const {
+  GenerateOptions options = options_.generate;
+  options.cancel = cancel;
+  if (!options.ignore_eos) {  // beside those that the model's files name
+    const std::vector<int>& ends = tokenizer_->eos_ids();
+    options.stop_ids.insert(options.stop_ids.end(), ends.begin(), ends.end());
+  }
+  options.think = {.open = tokenizer_->token_to_id("<think>").value_or(-1),
+                   .close = tokenizer_->token_to_id("</think>").value_or(-1),
+                   .open_at_start = inside_think};
+  options.already_generated.clear();
+  return options;
+}
+
+/// Generates; and when a think block has had its budget, closes it and goes on.
+template <ChatModel Model>
+GenerateStats ChatSession<Model>::run(IncomingReply& incoming, std::vector<int> input,
+                                      GenerateOptions options) {
+  GenerateStats stats;
+  const auto take = [&](int token) { return incoming.take(token); };
+  if (!incoming.out_of_budget()) {
+    stats = generate(*model_, session_, input, options, take);
+    if (incoming.ended() || !incoming.out_of_budget()) return stats;
+    input.assign(1, stats.last_token);
+    options.progress = {};
+  }
+  const std::vector<int> closing = incoming.close_think_block();
+  input.insert(input.end(), closing.begin(), closing.end());
+  stats.generated_tokens += static_cast<Index>(closing.size());
+  if (const auto reason = end_after_closing(incoming, input.size(), stats.generated_tokens)) {
+    stats.finish_reason = *reason;
+    return stats;
+  }
+  if (options.max_new_tokens) *options.max_new_tokens -= stats.generated_tokens;
+  options.already_generated = incoming.tokens();
+  const GenerateStats rest = generate(*model_, session_, input, options, take);
+  return joined(stats, rest, static_cast<Index>(closing.size()));
+}
+
+/// Why nothing comes after the end of a think block, with `input` tokens still to be processed.
+template <ChatModel Model>
+std::optional<FinishReason> ChatSession<Model>::end_after_closing(const IncomingReply& incoming,
+                                                                  std::size_t input, Index generated) const {
+  if (incoming.ended()) return FinishReason::callback;
+  if (options_.generate.max_new_tokens && generated >= *options_.generate.max_new_tokens) {
+    return FinishReason::length;
+  }
+  const Index room = session_.max_tokens() - session_.length();
+  if (static_cast<Index>(input) > room) return FinishReason::context;
+  return std::nullopt;
+}
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
+
+#ifdef QWENLITE_COMPILED
+// Compiled once, in cmake/instances/chat.cpp.
+#include <qwenlite/models/any_model.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+extern template class ChatSession<AnyModel>;
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
+#endif
