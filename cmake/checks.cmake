@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+#
 # Checks of the sources, of the package and of how the library behaves in a user's build, each registered
 # as a test. They need python3; those that need more skip themselves, visibly, where it is missing.
 
@@ -35,6 +37,11 @@ foreach(name layers sources format readme headers)
   qwenlite_add_check(${name}.can_fail "${check_dir}/check_${name}.py" --self-test)
 endforeach()
 
+# The demo model's training can emit none of the questions that it is judged by.
+set(demo_questions "${PROJECT_SOURCE_DIR}/examples/demo_models/training/questions.py")
+qwenlite_add_check(held_out "${demo_questions}" --check "${PROJECT_SOURCE_DIR}/tests/data/demo/questions.json")
+qwenlite_add_check(held_out.can_fail "${demo_questions}" --self-test)
+
 # ----------------------------------------------------------------------------- in a user's build
 
 qwenlite_add_check(headers "${check_dir}/check_headers.py" "${include_dir}" ${system_dirs})
@@ -48,11 +55,11 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   endforeach()
 endif()
 
-foreach(way package subdirectory)
+foreach(way package compiled pkg_config subdirectory fetch_content no_exceptions)
   add_test(NAME check.consumer.${way} COMMAND "${CMAKE_COMMAND}" -DWAY=${way} "-DBUILD=${PROJECT_BINARY_DIR}"
     "-DSOURCE=${PROJECT_SOURCE_DIR}" "-DCOMPILER=${CMAKE_CXX_COMPILER}" "-DSCRATCH=${CMAKE_CURRENT_BINARY_DIR}"
     -P "${PROJECT_SOURCE_DIR}/tests/package/check.cmake")
-  set_tests_properties(check.consumer.${way} PROPERTIES LABELS checks)
+  set_tests_properties(check.consumer.${way} PROPERTIES LABELS checks SKIP_REGULAR_EXPRESSION "SKIPPED: ")
 endforeach()
 
 # Reports (in the test's output) how long a user waits for the smallest whole program.
@@ -61,6 +68,17 @@ add_test(NAME check.hello_compile_time COMMAND "${CMAKE_COMMAND}" -E time "${CMA
   -I "${include_dir}" ${system_flags} -c "${PROJECT_SOURCE_DIR}/examples/hello.cpp"
   -o "${CMAKE_CURRENT_BINARY_DIR}/hello.o")
 set_tests_properties(check.hello_compile_time PROPERTIES LABELS checks RUN_SERIAL ON)
+
+# --------------------------------------------------------------------------------- in a terminal
+
+if(TARGET chat)
+  get_target_property(with_readline chat QWENLITE_READLINE)
+  set(session "${PROJECT_SOURCE_DIR}/tests/examples/terminal_session.py" --chat $<TARGET_FILE:chat>)
+  if(NOT with_readline)
+    list(APPEND session --no-readline)
+  endif()
+  qwenlite_add_check(terminal ${session})
+endif()
 
 # ------------------------------------------------------------------------- on a CPU without AVX
 

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <iomanip>
 #include <numeric>
+#include <span>
+
+#include "chat/printable.hpp"
 
 namespace ql = qwenlite;
 
@@ -16,37 +19,88 @@ double mean_milliseconds(std::span<const double> seconds) {
 
 }  // namespace
 
-void print_stats(std::ostream& out, const AnswerStats& stats, const programs::ProgramModel& model,
-                 const Conversation& conversation, const std::string& kv) {
-  const ql::GenerateStats& g = stats.generate;
-  out << std::fixed << std::setprecision(1) << "stats: prompt " << stats.prompt_tokens << " tokens, "
-      << stats.reused_tokens << " reused, " << g.prompt_tokens << " computed at "
-      << g.prefill_tokens_per_second() << " tokens/s\n"
+void ReplyPrinter::show(const ql::ReplyDelta& delta) {
+  if (!delta.reasoning.empty() && style_ != ReplyStyle::answer_only) {
+    if (!thinking_) begin_thinking();
+    write(delta.reasoning);
+  }
+  if (!delta.content.empty()) {
+    if (thinking_) end_thinking();
+    write(delta.content);
+  }
+  out_.flush();
+}
+
+void ReplyPrinter::end() {
+  if (thinking_ && style_ == ReplyStyle::dimmed) write_control("\x1b[0m");
+  if (!at_line_start_) out_ << '\n';
+  out_.flush();
+  thinking_ = false;
+  at_line_start_ = true;
+}
+
+void ReplyPrinter::begin_thinking() {
+  thinking_ = true;
+  style_ == ReplyStyle::dimmed ? write_control("\x1b[2m") : write("<think>\n");
+}
+
+void ReplyPrinter::end_thinking() {
+  thinking_ = false;
+  if (style_ == ReplyStyle::dimmed) {
+    write_control("\x1b[0m");
+    write("\n\n");
+  } else {
+    write("\n</think>\n\n");
+  }
+}
+
+void ReplyPrinter::write(std::string_view text) {
+  on_terminal() ? out_ << printable(text) : out_ << text;
+  at_line_start_ = text.back() == '\n';
+}
+
+/// These take no room on the line.
+void ReplyPrinter::write_control(std::string_view sequence) {
+  out_ << sequence;
+}
+
+void print_stats(std::ostream& out, const ql::ChatReply& reply, const StepTimes& times, const Chat& chat,
+                 const std::string& kv) {
+  const ql::GenerateStats& g = reply.generate;
+  out << std::fixed << std::setprecision(1) << "stats: prompt " << reply.prompt_tokens << " tokens, "
+      << reply.reused_tokens << " reused, " << g.prompt_tokens << " computed at "
+      << g.prefill_tokens_per_second() << " tokens/s (" << ql::name_of(reply.reuse) << ")\n"
       << "stats: generated " << g.generated_tokens << " tokens at " << g.tokens_per_second()
       << " tokens/s, the first after " << 1000 * g.time_to_first_token << " ms, ended by "
-      << ql::name_of(g.finish_reason) << '\n';
-  const std::span<const double> steps = stats.step_seconds;
+      << ql::name_of(reply.end) << '\n';
+  const std::span<const double> steps = times.seconds();
   if (!steps.empty()) {
     const std::size_t window = std::min<std::size_t>(16, steps.size());
     out << std::setprecision(3) << "stats: per token " << mean_milliseconds(steps.first(window))
         << " ms at the start, " << mean_milliseconds(steps.last(window)) << " ms at the end (means of "
         << window << ")\n";
   }
-  const auto& session = conversation.session();
-  out << "stats: isa " << model.ops().table().name << ", threads " << model.ops().executor().concurrency()
-      << ", kv " << kv << ": " << session.kv_used_bytes() << " bytes used of " << session.kv_capacity_bytes()
-      << ", context " << session.length() << " of " << session.max_tokens() << " tokens\n"
+  const auto& session = chat.session();
+  const ql::Ops& ops = chat.model().ops();
+  out << "stats: isa " << ops.table().name << ", threads " << ops.executor().concurrency() << ", kv " << kv
+      << ": " << session.kv_used_bytes() << " bytes used of " << session.kv_capacity_bytes() << ", context "
+      << session.length() << " of " << session.max_tokens() << " tokens\n"
       << std::defaultfloat;
   out.flush();
 }
 
-void print_notes(std::ostream& out, const AnswerStats& stats) {
-  using Reason = ql::FinishReason;
-  const Reason reason = stats.generate.finish_reason;
-  if (reason == Reason::length) out << "note: the reply was cut off at --max-new-tokens\n";
-  if (reason == Reason::context)
+void print_notes(std::ostream& out, const ql::ChatReply& reply) {
+  if (reply.end == ql::ReplyEnd::length) out << "note: the reply was cut off at --max-new-tokens\n";
+  if (reply.end == ql::ReplyEnd::context) {
     out << "note: the reply was cut off, because the context is full (--context)\n";
-  if (!stats.answered) out << "note: the model ended while it was still thinking, without an answer\n";
+  }
+  if (reply.end == ql::ReplyEnd::cancelled) {
+    out << (reply.remembered ? "note: stopped; what was written stays in the conversation\n"
+                             : "note: stopped; the question is taken back, since it has no answer yet\n");
+  } else if (!reply.answered() && reply.message.reasoning_content) {
+    out << "note: the model ended while it was still thinking, without an answer\n";
+  }
+  if (reply.thinking_closed_by_budget) out << "note: the thinking was ended at --thinking-budget\n";
   out.flush();
 }
 

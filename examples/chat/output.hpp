@@ -1,71 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How chat shows a reply: on a terminal the thinking is dimmed; elsewhere only the answer is written, or
-// with --think the whole reply with the thinking between its tags.
+// How chat shows a reply. On a terminal: without control characters, the thinking dimmed, or between its tags
+// where colours are not wanted. Elsewhere: byte for byte the answer, or with --think the thinking too.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "chat/conversation.hpp"
+#include "chat/commands.hpp"
 
 namespace chat {
 
+enum class ReplyStyle {
+  dimmed,       // a terminal: thinking is dimmed
+  tagged,       // a terminal without colours: thinking stands between its tags
+  raw,          // a pipe: thinking between its tags, nothing changed
+  answer_only,  // a pipe: the answer, nothing changed
+};
+
 class ReplyPrinter {
  public:
-  ReplyPrinter(std::ostream& out, bool terminal, bool raw) : out_(out), terminal_(terminal), raw_(raw) {}
+  ReplyPrinter(std::ostream& out, ReplyStyle style) : out_(out), style_(style) {}
 
-  void show(const qwenlite::TextDelta& delta) {
-    if (terminal_) {
-      for (const qwenlite::TextPiece& piece : delta.pieces()) show_coloured(piece);
-    } else if (raw_) {
-      write(delta.text());
-    } else {
-      for (const qwenlite::TextPiece& piece : delta.pieces()) {
-        if (!piece.thinking) write(piece.text);
-      }
-    }
-    out_.flush();
-  }
+  void show(const qwenlite::ReplyDelta& delta);
 
   /// Ends the reply, on a line of its own.
-  void end() {
-    if (dimmed_) out_ << normal;
-    if (!at_line_start_) out_ << '\n';
-    out_.flush();
-    dimmed_ = false;
-    at_line_start_ = true;
-  }
+  void end();
 
  private:
-  static constexpr const char* dim = "\x1b[2m";
-  static constexpr const char* normal = "\x1b[0m";
-
-  void show_coloured(const qwenlite::TextPiece& piece) {
-    if (piece.thinking != dimmed_) {
-      out_ << (piece.thinking ? dim : normal);
-      if (!piece.thinking) write("\n\n");
-      dimmed_ = piece.thinking;
-    }
-    write(piece.text);
+  [[nodiscard]] bool on_terminal() const {
+    return style_ == ReplyStyle::dimmed || style_ == ReplyStyle::tagged;
   }
-  void write(std::string_view text) {
-    if (text.empty()) return;
-    out_ << text;
-    at_line_start_ = text.back() == '\n';
-  }
+  void write(std::string_view text);
+  void write_control(std::string_view sequence);
+  void begin_thinking();
+  void end_thinking();
 
   std::ostream& out_;
-  bool terminal_;
-  bool raw_;
-  bool dimmed_ = false;
+  ReplyStyle style_;
+  bool thinking_ = false;
   bool at_line_start_ = true;
 };
 
+/// Times between the tokens of a reply, without what showing them takes.
+class StepTimes {
+ public:
+  void token_came() {
+    if (resumed_) seconds_.push_back(std::chrono::duration<double>(Clock::now() - *resumed_).count());
+  }
+  void going_on() { resumed_ = Clock::now(); }
+  [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> resumed_;
+  std::vector<double> seconds_;
+};
+
 /// Prints what an answer took (--stats).
-void print_stats(std::ostream& out, const AnswerStats& stats, const programs::ProgramModel& model,
-                 const Conversation& conversation, const std::string& kv);
+void print_stats(std::ostream& out, const qwenlite::ChatReply& reply, const StepTimes& times,
+                 const Chat& chat, const std::string& kv);
 
 /// Says what the reader should know about how the reply ended, if anything.
-void print_notes(std::ostream& out, const AnswerStats& stats);
+void print_notes(std::ostream& out, const qwenlite::ChatReply& reply);
 
 }  // namespace chat

@@ -133,7 +133,8 @@ TEST_CASE("chat drops the oldest turns of a full context, and says so once") {
 TEST_CASE("chat explains that a message is too long") {
   std::string text;
   for (int i = 0; i < 100; ++i) text += "What is 2 + 3? ";
-  check_failure("chat", with({"--prompt", text, "--context", "64"}, greedy), {"too long", "64", "--context"});
+  check_failure("chat", with({"--prompt", text, "--context", "64"}, greedy),
+                {"too long", "room for 63", "--context"});
   const Result loop =
       run("chat", with({"--interactive", "--context", "64", "--stats"}, greedy), text + "\nHello\n");
   CHECK(loop.status == 0);  // the conversation goes on

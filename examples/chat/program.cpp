@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "chat/program.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+#include <unistd.h>
+#include <utility>
+
+#include "chat/printable.hpp"
+
+namespace ql = qwenlite;
+
+namespace chat {
+namespace {
+
+/// A terminal inside an editor, or one that nobody knows: it takes text and nothing else.
+bool is_dumb_terminal() {
+  const char* terminal = std::getenv("TERM");
+  return terminal == nullptr || std::string_view(terminal) == "dumb";
+}
+
+/// Whether text may be dimmed or bold (https://no-color.org).
+bool wants_colour() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return !is_dumb_terminal() && (no_colour == nullptr || *no_colour == '\0');
+}
+
+ReplyStyle style_for(bool terminal, bool think) {
+  if (terminal) return wants_colour() ? ReplyStyle::dimmed : ReplyStyle::tagged;
+  return think ? ReplyStyle::raw : ReplyStyle::answer_only;
+}
+
+/// context_full, with the option that helps.
+ql::Error with_advice(const ql::Error& e) {
+  if (e.code() != ql::ErrorCode::context_full) return e;
+  return {e.code(), std::string(e.what()) + " (--context makes it larger)"};
+}
+
+}  // namespace
+
+Program::Program(const Options& options, const ql::Checkpoint& files, const ql::Tokenizer& tokenizer,
+                 Interrupts& interrupts)
+    : options_(options),
+      interrupts_(interrupts),
+      bar_(std::cerr, isatty(STDERR_FILENO) != 0 && !is_dumb_terminal()),
+      model_(programs::open_model(files, options.run)),
+      chat_(model_, tokenizer, chat_options()),
+      commands_(chat_, std::cerr, options.stats),
+      printer_(std::cout, style_for(isatty(STDOUT_FILENO) != 0, options.think)) {
+  for (const std::string& warning : files.warnings()) {
+    std::cerr << "warning: " << printable_line(warning) << '\n';
+  }
+}
+
+ql::ChatSessionOptions Program::chat_options() {
+  ql::ChatSessionOptions chat = options_.chat;
+  chat.generate.progress = [this](ql::Index done, ql::Index total) { bar_.update(done, total); };
+  return chat;
+}
+
+void Program::ask_once(const std::string& question) {
+  if (ask(question) == ql::ReplyEnd::cancelled) interrupts_.end_program(SIGINT);
+}
+
+ql::ReplyEnd Program::ask(const std::string& question) {
+  StepTimes times;
+  const ql::ChatReply reply = answer(question, times);
+  if (reply.dropped_messages > 0 && !commands_.told_full()) {
+    std::cerr << "note: the context is full; the oldest messages are left out from now on\n";
+    commands_.set_told_full();
+  }
+  print_notes(std::cerr, reply);
+  if (commands_.stats()) print_stats(std::cerr, reply, times, chat_, options_.run.kv);
+  return reply.end;
+}
+
+/// Shows the reply as it comes; whatever happens, the terminal is left as it was.
+ql::ChatReply Program::answer(const std::string& question, StepTimes& times) {
+  struct Ending {
+    Program& program;
+    ~Ending() {
+      program.bar_.erase();
+      program.printer_.end();
+    }
+  } const ending{*this};
+  bar_.start();
+  const StopOnInterrupt stop(interrupts_);
+  const auto show = [&](const ql::ReplyDelta& delta) {
+    if (delta.token >= 0) times.token_came();
+    bar_.erase();
+    printer_.show(delta);
+    times.going_on();
+  };
+  try {
+    return chat_.send(question, show, stop.token());
+  } catch (const ql::Error& e) {
+    throw with_advice(e);
+  }
+}
+
+LineReaderOptions Program::reader_options() const {
+  const bool shown = isatty(STDOUT_FILENO) != 0 || isatty(STDERR_FILENO) != 0;
+  const bool terminal = isatty(STDIN_FILENO) != 0 && shown;
+  return {terminal, terminal && !is_dumb_terminal(), terminal && wants_colour(), options_.history,
+          command_names()};
+}
+
+void Program::greet() const {
+  std::cerr << "Talking with " << printable_line(options_.name)
+            << ". /help lists the commands, Ctrl-D ends.\n";
+}
+
+void Program::loop() {
+  const LineReaderOptions how = reader_options();
+  const auto reader = make_line_reader(interrupts_, how);
+  if (!options_.history.empty() && !reader->has_history()) {
+    std::cerr << "note: --history has no effect here: there is no line editor\n";
+  }
+  if (how.terminal) greet();
+  while (true) {
+    const Line line = read_message(*reader, "> ", ". ");
+    if (line.kind == Line::Kind::end) {
+      if (how.terminal) std::cerr << std::endl;
+      return;
+    }
+    if (line.text.find_first_not_of(" \t\r\n") != std::string::npos) reader->remember(line.text);
+    if (!take(line)) return;
+  }
+}
+
+/// False: the user wants to end.
+bool Program::take(const Line& line) {
+  if (line.kind == Line::Kind::interrupted) {
+    if (line.was_empty && stopped_before_) return false;
+    stopped_before_ = line.was_empty;
+    if (line.was_empty) std::cerr << "note: Ctrl-C once more, or Ctrl-D, ends" << std::endl;
+    return true;
+  }
+  stopped_before_ = false;
+  if (line.text.find_first_not_of(" \t\r\n") == std::string::npos) return true;
+  if (const auto command = command_of(line.text)) return commands_.run(*command);
+  try {
+    ask(message_of(line.text));
+  } catch (const ql::Error& e) {
+    if (e.code() != ql::ErrorCode::context_full && e.code() != ql::ErrorCode::bad_text) throw;
+    std::cerr << "note: " << printable_line(e.what()) << std::endl;
+  }
+  return true;
+}
+
+}  // namespace chat
