@@ -4,14 +4,16 @@
 
 usage: check_readme.py ROOT
        check_readme.py --self-test
-A code block after <!-- file: PATH --> equals that file without its opening comment.
+A code block after <!-- file: PATH --> equals that file without its opening comment, one after
+<!-- part: PATH --> stands in that file, maybe further to the right.
 """
 import pathlib
 import re
 import sys
 import tempfile
+import textwrap
 
-BLOCK = re.compile(r"<!-- (file|command): (\S+) -->\n+```\w*\n(.*?)```", re.S)
+BLOCK = re.compile(r"<!-- (file|part|command): (\S+) -->\n+```\w*\n(.*?)```", re.S)
 COMMANDS = ["try", "test"]
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)\)")
 
@@ -21,6 +23,13 @@ def without_opening_comment(source):
     while lines and (lines[0].startswith("//") or not lines[0].strip()):
         lines.pop(0)
     return "".join(lines)
+
+
+def stands_in(part, source):
+    """Whether the lines of `part` follow each other in `source`, indented alike."""
+    wanted, lines = part.splitlines(), source.splitlines()
+    windows = (lines[i:i + len(wanted)] for i in range(len(lines) - len(wanted) + 1))
+    return any(textwrap.dedent("\n".join(window)).splitlines() == wanted for window in windows)
 
 
 def check(root):
@@ -33,10 +42,15 @@ def check(root):
     for kind, name, text in blocks:
         if kind == "command" and text.count("\n") != 1:
             problems.append(f"the command {name} is not one line")
-        if kind == "file" and not (root / name).is_file():
+        if kind == "command":
+            continue
+        source = (root / name).read_text(encoding="utf-8") if (root / name).is_file() else None
+        if source is None:
             problems.append(f"{name}: no such file")
-        elif kind == "file" and without_opening_comment((root / name).read_text(encoding="utf-8")) != text:
+        elif kind == "file" and without_opening_comment(source) != text:
             problems.append(f"{name}: README shows something else than the file")
+        elif kind == "part" and not stands_in(text, source):
+            problems.append(f"{name}: README shows lines that the file does not have")
     prose = re.sub(r"```.*?```", "", readme, flags=re.S)
     problems += [f"link to {path}: no such file" for path in LINK.findall(prose) if not (root / path).exists()]
     return problems
@@ -44,14 +58,17 @@ def check(root):
 
 def self_test():
     good = ("<!-- command: try -->\n```sh\nmake\n```\n<!-- command: test -->\n```sh\nmake test\n```\n"
-            "<!-- file: a.cpp -->\n```cpp\nint main() {}\n```\n[a](a.cpp)\n")
+            "<!-- file: a.cpp -->\n```cpp\nint main() {}\n```\n[a](a.cpp)\n"
+            "<!-- part: b.cpp -->\n```cpp\nif (x) {\n  y();\n```\n")
     changes = [("", ""), ("make test", "make\ntest"), ("command: test", "command: tests"), ("int main()", "int  main()"),
-               ("file: a.cpp", "file: b.cpp"), ("(a.cpp)", "(b.cpp)")]
+               ("file: a.cpp", "file: c.cpp"), ("(a.cpp)", "(c.cpp)"), ("part: b.cpp", "part: c.cpp"), ("  y()", " y()"),
+               ("if (x)", "if (z)")]
     wrong = 0
     for old, new in changes:
         with tempfile.TemporaryDirectory() as place:
             root = pathlib.Path(place)
             (root / "a.cpp").write_text("// SPDX\n//\n// Says nothing.\n\nint main() {}\n")
+            (root / "b.cpp").write_text("int main() {\n  if (x) {\n    y();\n  }\n}\n")
             (root / "README.md").write_text(good.replace(old, new) if old else good)
             if bool(check(root)) != bool(old):
                 wrong += 1

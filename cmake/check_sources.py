@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks sizes and house rules of the sources.
 
-usage: check_sources.py ROOT      check include/, examples/, tests/, benchmarks/ under ROOT
+usage: check_sources.py ROOT      check include/, examples/, tests/, benchmarks/ under ROOT; licence lines everywhere
        check_sources.py --self-test
 Files: at most 600 lines (generated Unicode tables exempt). Functions: at most 60 lines, counted from
 the opening brace to the closing one; 80 in the instruction-set headers, 120 for a test case. Each file
-opens with the licence line. Library headers have #pragma once and neither print, end the process nor
-use std::regex.
+opens with the licence line, scripts and build files too. Library headers have #pragma once and neither print, end the process nor
+use std::regex; only two of them call the operating system.
 """
 import pathlib
 import re
@@ -25,6 +25,9 @@ BANNED = [  # in library headers, outside comments and strings
     (re.compile(r"\b(std::)?(abort|exit|_Exit|quick_exit|terminate)\s*\(|\bassert\s*\("),
      "the library does not end the process"),
 ]
+SYSTEM_FILES = {"include/qwenlite/checkpoint/mapped_file-inl.hpp", "include/qwenlite/kernels/process.hpp"}
+SYSTEM = re.compile(r"#\s*include\s*<((sys|linux|asm|arpa|netinet|net)/[^>]*|(unistd|fcntl|sched|pthread|signal|poll"
+                    r"|dirent|dlfcn|malloc|spawn|termios|time|windows)\.h)>|\bsyscall\s*\(")
 
 TOKEN = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<mark>[^()\\ ]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'
@@ -123,15 +126,28 @@ def check_file(name, source):
             problems.append(f"{name}: no #pragma once")
         for number, line in enumerate(bare(source).split("\n"), 1):
             problems += [f"{name}:{number}: {why}" for pattern, why in BANNED if pattern.search(line)]
+            if name not in SYSTEM_FILES and SYSTEM.search(line):
+                problems.append(f"{name}:{number}: calls to the system belong into {' or '.join(sorted(SYSTEM_FILES))}")
     return problems
+
+
+def unlicensed(root):
+    """Files that are no C++ and lack the licence line, which may follow a line for the system."""
+    for path in sorted(p for folder in ("cmake", "examples", "tests", "benchmarks", ".ci", ".")
+                       for p in (root / folder).glob("*" if folder == "." else "**/*") if p.is_file()):
+        if path.suffix in (".py", ".cmake", ".in", ".h") or path.name in ("CMakeLists.txt", "run"):
+            opening = path.read_text(encoding="utf-8").split("\n")[:2]
+            if not any(re.fullmatch(r"(#|/\*) SPDX-License-Identifier: Apache-2\.0", line) for line in opening):
+                yield f"{path.relative_to(root).as_posix()}:1: no SPDX licence line"
 
 
 def check(root):
     root = pathlib.Path(root)
     files = sorted(p for folder in ("include", "examples", "tests", "benchmarks")
                    for p in (root / folder).rglob("*") if p.suffix in (".hpp", ".cpp"))
-    return [text for path in files
-            for text in check_file(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))], len(files)
+    problems = [text for path in files
+                for text in check_file(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))]
+    return problems + list(unlicensed(root)), len(files)
 
 
 def self_test():
@@ -162,6 +178,15 @@ def self_test():
         (plain, spdx + once + 'inline auto s = "std::cout";\n', False),
         (plain, spdx + once + "inline void f() { assert(1); static_assert(true); }\n", True),
         (plain, spdx + once + "inline void f() { static_assert(1'000 > 0); }\n", False),
+        ("cmake/a.py", "#!/usr/bin/env python3\n# SPDX-License-Identifier: Apache-2.0\n", False),
+        ("cmake/a.py", "#!/usr/bin/env python3\n", True), ("CMakeLists.txt", "project(a)\n", True),
+        ("examples/b/CMakeLists.txt", "# SPDX-License-Identifier: Apache-2.0\n", False),
+        ("examples/b/a.h", "/* SPDX-License-Identifier: Apache-2.0\n */\n", False), ("examples/b/a.h", "int f();\n", True),
+        (plain, spdx + once + "#include <unistd.h>\n", True), (plain, spdx + once + "# include <sys/mman.h>\n", True),
+        (plain, spdx + once + "// #include <unistd.h>\n#include <system_error>\n", False),
+        (plain, spdx + once + "inline long f() { return syscall(1); }\n", True),
+        ("include/qwenlite/kernels/process.hpp", spdx + once + "#include <sched.h>\n", False),
+        ("examples/a.cpp", spdx + "#include <unistd.h>\n", False),
     ]
     wrong = 0
     with tempfile.TemporaryDirectory() as place:

@@ -1,4 +1,7 @@
-# Installs the headers and the package files that find_package(qwenlite) reads.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs the headers and what find_package(qwenlite) and pkg-config read. Nothing in it names the place
+# of the installation, so the whole may be moved.
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY include/qwenlite DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
@@ -12,6 +15,14 @@ configure_package_config_file(cmake/qwenlite-config.cmake.in
   "${CMAKE_CURRENT_BINARY_DIR}/qwenlite-config.cmake" INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/qwenlite-config-version.cmake"
   COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES cmake/instances.cmake DESTINATION "${package_dir}" COMPONENT headers)
+install(DIRECTORY cmake/instances DESTINATION "${package_dir}" COMPONENT headers)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/qwenlite-config.cmake"
   "${CMAKE_CURRENT_BINARY_DIR}/qwenlite-config-version.cmake"
   DESTINATION "${package_dir}" COMPONENT headers)
+
+set(pkgconfig_dir "${CMAKE_INSTALL_DATADIR}/pkgconfig")
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir}"
+  OUTPUT_VARIABLE to_prefix)
+configure_file(cmake/qwenlite.pc.in "${CMAKE_CURRENT_BINARY_DIR}/qwenlite.pc" @ONLY)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/qwenlite.pc" DESTINATION "${pkgconfig_dir}" COMPONENT headers)

@@ -20,8 +20,9 @@ int main(int argc, char** argv) try {
   ql::TextStream out(text);
 
   auto session = model.new_session({.max_tokens = 512});
-  auto prompt = text.encode_chat({{"user", "Hello! Who are you?"}});
-  ql::generate(model, session, prompt, {.max_new_tokens = 100}, [&](int token) {
+  auto prompt = text.encode_chat({{"user", "Hello! Who are you?"}}, {.enable_thinking = false});
+  ql::GenerateOptions greedy{.max_new_tokens = 100, .sampling = {.temperature = 0}};
+  ql::generate(model, session, prompt, greedy, [&](int token) {
     std::cout << out.push(token) << std::flush;
     return true;
   });
