@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Qwen3 chat layout, the tokenizer files, and the encoding of training samples."""
 
 import json
@@ -24,6 +25,9 @@ PLAIN_ADDED_TOKENS = [
 
 NO_THINK = "<think>\n\n</think>\n\n"
 ASSISTANT = "<|im_start|>assistant\n"
+
+# How much more or less often than other kinds some are trained with a think block.
+THINK_FACTOR = {"sums": 0.8, "differences": 0.8, "stories": 0.6, "identity": 1.4}
 
 
 # ------------------------------------------------------------------------------ tokenizer
@@ -145,12 +149,13 @@ def render_dialogue(talk, thinking=True):
 class SampleEncoder:
     """Turns a dialogue into ids, positions, branch numbers and a loss mask.
 
-    Every answer is trained in the form in which inference produces it, with its think block.
-    Later turns must not see that block, because the chat template drops it from the history.
-    So an answer with its block is a *branch*: it sees the history before it and itself, and
-    nothing that follows sees it; the history goes on with the bare answer at the positions it
-    has at inference. A token of branch 0 (the history) sees earlier tokens of branch 0; a token
-    of branch n sees earlier tokens of branches 0 and n. Only branches carry loss.
+    Every answer is trained in the forms in which inference produces it: after the empty think
+    block, and now and then with a think block. Later turns must not see these blocks, because
+    the chat template drops them from the history. So an answer with its block is a *branch*: it
+    sees the history before it and itself, and nothing that follows sees it; the history goes on
+    with the bare answer at the positions it has at inference. Questions aside are branches too.
+    A token of branch 0 (the history) sees earlier tokens of branch 0; a token of branch n sees
+    earlier tokens of branches 0 and n. Only answers in branches carry loss.
     """
 
     def __init__(self, tokenizer):
@@ -167,27 +172,39 @@ class SampleEncoder:
         return ids
 
     def sample(self, talk, rng, think_share):
-        ids, positions, branches, loss = [], [], [], []
-        trunk = 0
+        fields, trunk, branch = ([], [], [], []), 0, 0
 
         def put(text, branch, start, trained):
             piece = self.encode(text)
-            ids.extend(piece)
-            positions.extend(range(start, start + len(piece)))
-            branches.extend([branch] * len(piece))
-            loss.extend([trained] * len(piece))
+            if trained and fields[1][-1] != start - 1:
+                raise ValueError("a trained token must follow the one that it is predicted from")
+            fields[0].extend(piece)
+            fields[1].extend(range(start, start + len(piece)))
+            fields[2].extend([branch] * len(piece))
+            fields[3].extend([trained] * len(piece))
             return start + len(piece)
+
+        def put_answer(turn, branch, start, thinking):
+            block = f"<think>\n{turn.thought}\n</think>\n\n" if thinking else NO_THINK
+            put(turn.answer + "<|im_end|>", branch, put(block, branch, start, thinking), True)
+
+        def thinks(turn):
+            return rng.random() < think_share * THINK_FACTOR.get(turn.kind, 1)
 
         if talk.system is not None:
             trunk = put(f"<|im_start|>system\n{talk.system}<|im_end|>\n", 0, trunk, False)
         for number, turn in enumerate(talk.turns, start=1):
             trunk = put(f"<|im_start|>user\n{turn.user}<|im_end|>\n", 0, trunk, False)
             trunk = put(ASSISTANT, 0, trunk, False)
-            if rng.random() < think_share:
-                end = put(f"<think>\n{turn.thought}\n</think>\n\n", number, trunk, True)
-            else:
-                end = put(NO_THINK, number, trunk, False)
-            put(turn.answer + "<|im_end|>", number, end, True)
+            # With its think block first: <think> is predicted from the token that stands before it.
+            for thinking in [True, False] if thinks(turn) else [False]:
+                branch += 1
+                put_answer(turn, branch, trunk, thinking)
             if number < len(talk.turns):
                 trunk = put(f"{turn.answer}<|im_end|>\n", 0, trunk, False)
-        return ids, positions, branches, loss
+            for aside in turn.asides:
+                branch += 1
+                start = put(f"<|im_start|>user\n{aside.user}<|im_end|>\n{ASSISTANT}", branch,
+                            trunk, False)
+                put_answer(aside, branch, start, thinks(aside))
+        return fields

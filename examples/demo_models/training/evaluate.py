@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Greedy accuracy per kind on held-out questions, with the exported bfloat16 weights.
 
     python evaluate.py ../qwen3                          both modes, fresh held-out questions
@@ -11,10 +12,10 @@ import json
 import torch
 
 from chat import load_tokenizer, render_prompt
-from dialogues import HELD_OUT_KINDS, held_out
 from model import load_model
+from questions import KINDS, held_out, is_right
 
-LIMIT = 110
+LIMIT = 256
 
 
 def answers(model, tokenizer, questions, batch=24):
@@ -37,10 +38,6 @@ def split_thought(text):
         return "", text.strip()
     thought, answer = text.split("</think>", 1)
     return thought.replace("<think>", "").strip(), answer.strip()
-
-
-def is_right(question, answer):
-    return any(text in answer for text in question["expect"])
 
 
 def main():
@@ -69,14 +66,14 @@ def main():
         with open(args.questions, encoding="utf-8") as file:
             questions = json.load(file)
     else:
-        kinds = args.kinds.split(",") if args.kinds else HELD_OUT_KINDS
+        kinds = args.kinds.split(",") if args.kinds else KINDS
         questions = [q for thinking in (False, True) for kind in kinds
                      for q in held_out(kind, args.count, args.seed, thinking)]
     results = answers(model, tokenizer, questions)
     table = {}
     for question, (thought, answer) in zip(questions, results):
         row = table.setdefault((question["kind"], question["enable_thinking"]), [])
-        row.append(is_right(question, answer))
+        row.append(is_right(question, thought, answer))
         if not row[-1] and row.count(False) <= args.show:
             print(f"wrong [{question['kind']}] {question['messages'][-1]['content']!r}: "
                   f"({thought}) {answer!r}, expected {question['expect']}")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains the tokenizer on generated dialogues and writes its two files.
 
     python make_tokenizer.py --out ../qwen3 --vocab 2640 --dialogues 40000

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plain PyTorch version of the Qwen3 network, for training and for evaluation."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wordings of questions and of fixed answers, in English and Chinese."""
 
 EN_LEAD = ["Please tell me, ", "Hey, ", "OK, ", "So, ", "Now, ", "Well, ", "Tell me: "]

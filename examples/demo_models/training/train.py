@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains the demo model on endless synthetic dialogues, on the CPU.
 
     python train.py --out ../qwen3 --minutes 70
