@@ -84,13 +84,14 @@ endif()
 
 # No instruction of a stronger set may leave its region: a binary that runs here runs there too. Cases that
 # take long, and those that only compare ways of computing the same, are left out: emulation is slow.
+# So are those that count the threads and the memory of their process, which the emulator shares.
 find_program(QWENLITE_QEMU qemu-x86_64)
 if(QWENLITE_QEMU AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(REMOVE_ITEM test_programs test_examples)  # its child processes would not be emulated
   foreach(program IN LISTS test_programs)
     string(REPLACE "test_" "nehalem." name ${program})
     add_test(NAME ${name} COMMAND "${QWENLITE_QEMU}" -cpu Nehalem $<TARGET_FILE:${program}>
-      "~[slow]~[bits]~[thorough]")
+      "~[slow]~[bits]~[thorough]~[process]")
     set_tests_properties(${name} PROPERTIES LABELS slow TIMEOUT 3600)
   endforeach()
 else()

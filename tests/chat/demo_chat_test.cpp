@@ -70,7 +70,7 @@ Ids answered_prompt(const Demo& demo, const ql::ChatSession<ql::AnyModel>& chat)
 
 }  // namespace
 
-TEST_CASE("ten turns compute their new tokens only and equal cold runs") {
+TEST_CASE("ten turns compute their new tokens only and equal cold runs", "[slow]") {
   const Demo demo;
   const Index empty_block =
       static_cast<Index>(demo.tokenizer.encode("<think>\n\n</think>\n\n", {.control_tokens = true}).size());
@@ -117,7 +117,7 @@ TEST_CASE("ten turns compute their new tokens only and equal cold runs") {
   }
 }
 
-TEST_CASE("cancelling inside a long prompt leaves a session that goes on as if nothing had been") {
+TEST_CASE("cancelling inside a long prompt leaves a session that goes on as if nothing had been", "[slow]") {
   const Demo demo;
   std::string text = "What is the capital of France? ";
   while (text.size() < 3000) text += "Hello there, how are you today? ";

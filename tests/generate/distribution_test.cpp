@@ -45,7 +45,7 @@ std::vector<int> reply_of(const std::vector<float>& logits) {
 
 }  // namespace
 
-TEST_CASE("draws follow temperature, top_k, top_p and min_p") {
+TEST_CASE("draws follow temperature, top_k, top_p and min_p", "[slow]") {
   const std::vector<float> logits = normal_logits(60, 1.5F, 5);
   check_draws("plain", logits, {.temperature = 1.0});
   check_draws("hot", logits, {.temperature = 2.5});
@@ -58,7 +58,7 @@ TEST_CASE("draws follow temperature, top_k, top_p and min_p") {
   check_draws("top_p, min_p", logits, {.temperature = 2.0, .top_p = 0.9, .min_p = 0.3});
 }
 
-TEST_CASE("draws follow the penalties and the logit bias") {
+TEST_CASE("draws follow the penalties and the logit bias", "[slow]") {
   const std::vector<float> logits = normal_logits(60, 1.5F, 5);  // of both signs
   const std::vector<int> reply = reply_of(logits);
   check_draws(
@@ -84,7 +84,7 @@ TEST_CASE("draws follow the penalties and the logit bias") {
   check_draws("bias, penalty, top_p", logits, biased, reply);
 }
 
-TEST_CASE("draws follow the distribution at ties and among masked logits") {
+TEST_CASE("draws follow the distribution at ties and among masked logits", "[slow]") {
   check_draws("tied, top_k", tied_logits(), {.temperature = 1.0, .top_k = 30});
   check_draws("tied, top_p", tied_logits(), {.temperature = 1.0, .top_p = 0.75});
   std::vector<float> masked = normal_logits(60, 1.5F, 5);
@@ -93,7 +93,7 @@ TEST_CASE("draws follow the distribution at ties and among masked logits") {
   check_draws("masked, top_k, top_p", masked, {.temperature = 1.0, .top_k = 55, .top_p = 0.99});
 }
 
-TEST_CASE("draws follow the distribution of thousands of tokens") {
+TEST_CASE("draws follow the distribution of thousands of tokens", "[slow]") {
   const std::vector<float> large = normal_logits(3001, 1.0F, 6);
   check_draws("plain", large, {.temperature = 1.0}, {}, 100000);
   check_draws("top_p", large, {.temperature = 1.0, .top_p = 0.9}, {}, 50000);
@@ -102,7 +102,7 @@ TEST_CASE("draws follow the distribution of thousands of tokens") {
   check_draws("top_p, presence", large, penal, reply_of(large), 50000);
 }
 
-TEST_CASE("the chi-squared test notices settings that are a little off") {
+TEST_CASE("the chi-squared test notices settings that are a little off", "[slow]") {
   const std::vector<float> logits = normal_logits(60, 1.5F, 5);
   const std::vector<int> reply = reply_of(logits);
   const auto agrees = [&](const SamplingOptions& drawn, const SamplingOptions& claimed,

@@ -139,7 +139,7 @@ class Occupied {
 
 }  // namespace
 
-TEST_CASE("an own pool, a shared pool and a user's executor give the same bits", "[threads]") {
+TEST_CASE("an own pool, a shared pool and a user's executor give the same bits", "[threads][process]") {
   const std::vector<int> tokens = random_tokens(33, 1);
   const Rows expected = run(Dense(tiny(), {.threads = 1}), tokens);
   std::thread([] {}).join();  // a sanitizer starts a thread of its own with the first
@@ -182,7 +182,7 @@ TEST_CASE("a caller that finds the pool busy computes alone, with the same bits"
   CHECK(first_difference(run(model, tokens), expected) == -1);
 }
 
-TEST_CASE("two models in two threads, many sessions opened and closed", "[threads]") {
+TEST_CASE("two models in two threads, many sessions opened and closed", "[threads][process]") {
   constexpr int sessions = sanitized ? 60 : 500;  // of each model
   std::array<std::atomic<int>, 2> wrong{};
   const auto work = [&](std::size_t which, const Dense& model, int count) {
@@ -235,7 +235,7 @@ TEST_CASE("models opened and dropped in two threads at once", "[threads]") {
   CHECK(wrong_there == 0);
 }
 
-TEST_CASE("dropping a model gives its memory back") {
+TEST_CASE("dropping a model gives its memory back", "[process]") {
   const std::vector<int> tokens = random_tokens(400, 1);
   const auto use = [&](Index& loaded) {
     const ql::Checkpoint files(demo());
