@@ -36,7 +36,7 @@ void answer(const char* directory, const char* question) {
 
   double bits = 0;  // how much the reply surprised the model
   ql::Index count = 0;
-  while (session.length() + std::ssize(next) <= session.max_tokens()) {
+  while (true) {  // a prompt without room is an error from logits()
     const std::span<const float> logits = model.logits(session, next).first(tokens);  // after the last token
     const auto best = std::max_element(logits.begin(), logits.end());
     bits -= std::log2(probability(logits, *best));
@@ -45,6 +45,7 @@ void answer(const char* directory, const char* question) {
     const auto token = static_cast<int>(best - logits.begin());
     if (std::find(stop_ids.begin(), stop_ids.end(), token) != stop_ids.end()) break;
     std::cout << out.push(token) << std::flush;
+    if (session.length() == session.max_tokens()) break;
     next = {token};  // the session remembers the rest
   }
   std::cout << out.flush() << '\n';

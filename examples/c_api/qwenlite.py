@@ -78,7 +78,7 @@ class Model:
                 return 0
 
         ids = self.tokenize_chat(messages, enable_thinking=think)
-        options = Options(max_new_tokens, temperature, seed, stop and stop.encode())
+        options = Options(max_new_tokens, temperature, seed, stop.encode() if stop is not None else None)
         session = self.check(self.lib.qwenlite_session_new(self.handle, 0))
         try:
             count = self.lib.qwenlite_generate(session, ids, len(ids), options, RECEIVER(on_text), None)

@@ -68,6 +68,10 @@ int64_t hand_out(const std::vector<int>& from, int32_t* ids, std::size_t capacit
 }
 
 ql::GenerateOptions to_options(const qwenlite_options& options) {
+  if (options.max_new_tokens < 0) {
+    throw ql::Error(ql::ErrorCode::bad_argument, "max_new_tokens", options.max_new_tokens,
+                    "0 (as many as there is room for) or more");
+  }
   ql::GenerateOptions result;
   if (options.max_new_tokens != 0) result.max_new_tokens = options.max_new_tokens;
   if (!(options.temperature < 0)) result.sampling.temperature = options.temperature;
@@ -113,7 +117,13 @@ int64_t qwenlite_tokenize_chat(const qwenlite_model* model, const char* json, in
 int64_t qwenlite_detokenize(const qwenlite_model* model, const int32_t* ids, size_t count, char* text,
                             size_t capacity) {
   return guarded<int64_t>(-1, [&] {
-    const std::string decoded = given(model, "model").text->decode(given_ids(ids, count));
+    const std::span<const int> wanted = given_ids(ids, count);
+    const ql::Index known = given(model, "model").network.token_count();
+    for (const int id : wanted) {
+      if (id >= 0 && id < known) continue;
+      throw ql::Error(ql::ErrorCode::bad_argument, "token id", id, {"0 to ", known - 1});
+    }
+    const std::string decoded = model->text->decode(wanted);
     if (capacity > 0) {
       const std::size_t length = std::min(decoded.size(), capacity - 1);
       std::copy_n(decoded.c_str(), length, &given(text, "text"));

@@ -7,6 +7,10 @@
 // never inside a decode step. The library does not print and does not end the process.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "qwenlite needs C++20: compile with -std=c++20 or newer"
+#endif
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>

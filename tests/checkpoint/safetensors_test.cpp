@@ -194,6 +194,7 @@ TEST_CASE("header lengths that cannot be are refused before anything else is rea
        {Case{0, "found 0 bytes"}, Case{1, "found 1 bytes"}, Case{3, "file is 10 bytes, header needs 11"},
         Case{100'000'000, "header needs 100000008"}, Case{100'000'001, "found 100000001 bytes"},
         Case{std::uint64_t{1} << 63U, "found 9223372036854775808 bytes"},
+        Case{0x206E6F6973726576, "found a git-lfs pointer"},
         Case{~std::uint64_t{0}, "found 18446744073709551615 bytes"}}) {
     Bytes file = length_prefix(c.length);
     file.push_back(std::byte{'{'});

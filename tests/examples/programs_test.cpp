@@ -111,6 +111,11 @@ TEST_CASE("own_loop gives the likeliest answer") {
     CHECK(bits >= 0);
     CHECK(bits < 3);  // choosing among 2,666 blindly takes 11.4
   }
+  std::string too_long;
+  for (int i = 0; i < 2000; ++i) too_long += "hello ";
+  const Result refused = run("own_loop", {demo(), too_long});
+  CHECK(refused.status == 1);
+  CHECK(refused.err.find("at most 512") != std::string::npos);
   check_usage("own_loop", {});
   check_missing_directory("own_loop", {"/no/such/directory"});
 }
@@ -144,6 +149,14 @@ TEST_CASE("embed prints the cosines of last hidden states") {
   CHECK(run("embed", words).out == result.out);
   check_usage("embed", {demo()});
   check_missing_directory("embed", {"/no/such/directory", "text"});
+}
+
+TEST_CASE("tools offers a tool to a model that has no use for it") {
+  const Result result = run("tools", {demo(), question});
+  CHECK(result.status == 0);
+  CHECK(result.out.size() > 2);
+  check_usage("tools", {demo()});
+  check_missing_directory("tools", {"/no/such/directory", "Hello"});
 }
 
 TEST_CASE("assistant answers in sentences and computes new tokens only") {

@@ -192,6 +192,17 @@ TEST_CASE("a broken tokenizer_config.json names itself") {
              has_text("nested more than 64 deep"));
 }
 
+TEST_CASE("a git-lfs pointer in place of a file is told apart") {
+  const TemporaryDirectory directory("lfs_pointer");
+  directory.write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
+  try {
+    const Tokenizer tokenizer(directory.path());
+    FAIL("nothing was thrown");
+  } catch (const Error& e) {
+    CHECK_THAT(std::string(e.what()), has_text("tokenizer.json: found a git-lfs pointer"));
+  }
+}
+
 TEST_CASE("unknown parts of the file do no harm") {
   CHECK(failure_of(with(R"("version": "1.0")", R"("version": "2.0", "new": {"deep": [1, {"x": [true]}]})"))
             .code == ErrorCode::cancelled);

@@ -316,6 +316,10 @@ inline void check_coverage(std::vector<Entry>& entries, Index data_bytes, const 
   for (std::size_t i = length_bytes; i-- > 0;) {
     length = length << 8U | std::to_integer<std::uint64_t>(bytes[i]);
   }
+  constexpr std::uint64_t lfs_pointer = 0x206E6F6973726576;  // "version ", how such a file begins
+  if (length == lfs_pointer) {
+    json_text::reject(file, "found a git-lfs pointer, expected the weights (git lfs pull fetches them)");
+  }
   if (length < 2 || length > max_header_bytes) {
     throw Error(ErrorCode::bad_file, {file, ": header length"}, {length, " bytes"},
                 {"2 to ", max_header_bytes});

@@ -140,6 +140,9 @@ QWENLITE_INLINE ModelDirectory::ModelDirectory(std::filesystem::path path) : pat
 QWENLITE_INLINE bool ModelDirectory::has(std::string_view name) const {
   std::error_code failure;
   const auto type = std::filesystem::symlink_status(path_ / name, failure).type();
+  if (failure == std::errc::permission_denied) {
+    throw Error(ErrorCode::io, {in_quotes((path_ / name).string()), ": cannot open it: ", failure.message()});
+  }
   return type != std::filesystem::file_type::not_found && type != std::filesystem::file_type::none;
 }
 

@@ -18,7 +18,9 @@ inline void choose_kernels(const OpenOptions& options, Choices& choices) {
 }
 
 inline void choose_threads(const OpenOptions& options, Choices& choices) {
-  require(options.threads >= 0, "threads: 0 (automatic) or a positive number");
+  if (options.threads < 0) {
+    throw Error(ErrorCode::bad_argument, "threads", options.threads, "0 (automatic) or a positive number");
+  }
   require(options.threads == 0 || options.executor == nullptr, "threads and executor exclude each other");
   if (options.executor != nullptr) {
     choices.executor = options.executor;

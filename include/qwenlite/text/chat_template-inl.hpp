@@ -200,7 +200,9 @@ inline std::vector<ChatSegment> render_qwen3(const std::vector<Message>& message
       if (i == 0 || messages[i - 1].role != "tool") prompt.control("<|im_start|>user");
       prompt.control("\n<tool_response>\n").content(message.content).control("\n</tool_response>");
       if (last || messages[i + 1].role != "tool") prompt.control("<|im_end|>\n");
-    }  // any other role is left out, as the template does
+    } else if (message.role != "system") {  // the template would leave the message out without a word
+      refuse(i, message, "system, user, assistant or tool");
+    }
   }
   if (options.add_generation_prompt) {
     prompt.control("<|im_start|>assistant\n");

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <qwenlite/text/python_json.hpp>
@@ -29,11 +31,18 @@ QWENLITE_INLINE std::string read(const std::filesystem::path& path) {
   const auto size = std::filesystem::file_size(path, failure);
   const auto close = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"));
-  if (failure || !file) throw Error(ErrorCode::io, path.string(), "no readable file", "a tokenizer file");
+  if (failure || !file) {
+    const std::string why = std::generic_category().message(errno);
+    throw Error(ErrorCode::io, path.string(), {"no readable file (", why, ")"}, "a tokenizer file");
+  }
   std::string text(static_cast<std::size_t>(size), '\0');
   const std::size_t count = std::fread(text.data(), 1, text.size(), file.get());
   if (count != text.size()) {
     throw Error(ErrorCode::io, path.string(), {count, " bytes could be read"}, {text.size()});
+  }
+  if (text.compare(0, 26, "version https://git-lfs.gi") == 0) {
+    throw Error(ErrorCode::bad_file, path.string(), "a git-lfs pointer",
+                "the file itself (git lfs pull fetches it)");
   }
   return text;
 }
