@@ -110,7 +110,7 @@ bool Commands::help(const std::string& argument) {
     notes_ << "  " << std::left << std::setw(19) << call << row.does << '\n';
   }
   notes_ << "A line that ends in \\ goes on with the next. // begins a message with a slash.\n"
-         << "Ctrl-C stops an answer or drops a line; twice at an empty prompt, or Ctrl-D, ends." << std::endl;
+         << "Ctrl-C stops an answer or drops a line; twice on an empty one, or Ctrl-D, ends." << std::endl;
   return true;
 }
 

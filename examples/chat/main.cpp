@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <iterator>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -13,6 +12,7 @@
 #include <qwenlite/generate/presets.hpp>
 
 #include "chat/program.hpp"
+#include "programs/standard_input.hpp"
 
 namespace ql = qwenlite;
 namespace fs = std::filesystem;
@@ -30,7 +30,10 @@ std::vector<std::string> preset_names() {
 
 void add_sampling_options(CLI::App& app, chat::Options& o) {
   ql::SamplingOptions& sampling = o.chat.generate.sampling;
-  app.add_option("--preset", o.preset, "values of the model card to draw with; single options override them")
+  std::string names;
+  for (const std::string& name : preset_names()) names += (names.empty() ? "" : ", ") + name;
+  app.add_option("--preset", o.preset,
+                 "values of the model card to draw with (single options override them): " + names)
       ->check(programs::one_of(preset_names()));
   app.add_option("--temperature", sampling.temperature, "0 takes the likeliest token; default: the model's")
       ->check(programs::number_in(0.0, 100.0));
@@ -63,14 +66,16 @@ void add_reply_options(CLI::App& app, chat::Options& o) {
                  "longest reply (default: to the end of the context)")
       ->check(programs::number_in<Index>(1, many));
   app.add_option("--stop", o.chat.stop_strings, "end a reply before this text; may be given several times")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->option_text("TEXT");
 }
 
 void add_options(CLI::App& app, chat::Options& o) {
   app.add_option("DIRECTORY", o.directory, "checkpoint directory (default: the demo model)");
-  app.add_option("--prompt", o.prompt, "ask this one question and end");
+  CLI::Option* prompt = app.add_option("--prompt", o.prompt, "ask this one question and end");
   app.add_flag("--interactive", o.interactive,
-               "read questions line by line even when input is not a terminal");
+               "read questions line by line even when input is not a terminal")
+      ->excludes(prompt);
   app.add_option("--system", o.chat.system, "system message");
   add_reply_options(app, o);
   add_sampling_options(app, o);
@@ -80,8 +85,8 @@ void add_options(CLI::App& app, chat::Options& o) {
   app.add_option("--family", o.family, "chat template to use when the directory's is not a known one")
       ->check(programs::one_of({"qwen3", "qwen3.5"}));
   programs::add_run_options(app, o.run);
-  app.add_option("--history", o.history,
-                 "keep the lines typed on a terminal in this file (default: nowhere)");
+  app.add_option("--history", o.history, "keep the lines typed on a terminal in this file (default: nowhere)")
+      ->excludes(prompt);
   app.add_flag("--stats", o.stats, "print speeds and sizes to standard error");
   app.footer(
       "With --prompt, or when standard input is a pipe or file (then all of it is the question, without a\n"
@@ -92,21 +97,21 @@ void add_options(CLI::App& app, chat::Options& o) {
       "Ctrl-C stops an answer; three times, without waiting for it, also the program.");
 }
 
-/// The demo model: in the source tree, or where it is installed relative to the program.
+/// The demo model: installed beside the program, or in the source tree.
 std::string demo_directory() {
-  const fs::path built = QWENLITE_DEMO_MODELS "/qwen3";
   std::error_code ignored;
-  if (fs::exists(built, ignored)) return built.string();
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
   const fs::path installed = program.parent_path().parent_path() / "share/qwenlite/demo_models/qwen3";
   if (fs::exists(installed, ignored)) return installed.string();
+  const fs::path built = QWENLITE_DEMO_MODELS "/qwen3";
+  if (fs::exists(built, ignored)) return built.string();
   throw ql::Error(ql::ErrorCode::io, "no DIRECTORY was given, and the demo model is neither in " +
-                                         built.string() + " nor in " + installed.string());
+                                         installed.string() + " nor in " + built.string());
 }
 
 /// All of standard input, without a line break at its end.
 std::string piped_question() {
-  std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  std::string text = programs::all_input();
   if (!text.empty() && text.back() == '\n') text.pop_back();
   if (!text.empty() && text.back() == '\r') text.pop_back();
   if (text.empty()) {
@@ -126,6 +131,13 @@ void check_texts(const CLI::App& app, const chat::Options& o) {
     check("--stop", stop.empty(), "found no text, expected some");
 }
 
+void check_context(const chat::Options& o, Index most) {
+  const Index wanted = o.chat.session.max_tokens;
+  if (wanted <= most) return;
+  throw CLI::ValidationError("--context", "found " + std::to_string(wanted) +
+                                              ", expected at most the model's " + std::to_string(most));
+}
+
 void run(chat::Options& o, chat::Interrupts& interrupts) {
   if (o.think || o.no_think) o.chat.thinking = o.think;
   if (!o.preset.empty()) {
@@ -139,12 +151,14 @@ void run(chat::Options& o, chat::Interrupts& interrupts) {
   const std::string question = loop ? "" : o.has_prompt ? o.prompt : piped_question();
 
   const ql::Checkpoint files(o.directory.empty() ? demo_directory() : o.directory);
+  check_context(o, files.config().context_limit());
   o.name = o.directory.empty() ? "the demo model"
                                : fs::absolute(o.directory / fs::path()).parent_path().filename();
   ql::TokenizerOptions how;
   if (!o.family.empty()) how.family = o.family == "qwen3" ? ql::ChatFamily::qwen3 : ql::ChatFamily::qwen3_5;
   const ql::Tokenizer tokenizer(files.directory(), how);
   chat::Program program(o, files, tokenizer, interrupts);
+  if (!loop && !o.history.empty()) std::cerr << "note: --history has no effect on a single question\n";
   loop ? program.loop() : program.ask_once(question);
 }
 

@@ -89,18 +89,30 @@ void print_stats(std::ostream& out, const ql::ChatReply& reply, const StepTimes&
   out.flush();
 }
 
-void print_notes(std::ostream& out, const ql::ChatReply& reply) {
+namespace {
+
+const char* note_on_stop(bool single_question, bool remembered) {
+  if (single_question) return "note: stopped\n";
+  return remembered ? "note: stopped; what was written stays in the conversation\n"
+                    : "note: stopped; the question is taken back, since it has no answer yet\n";
+}
+
+}  // namespace
+
+void print_notes(std::ostream& out, const ql::ChatReply& reply, const NoteOptions& options) {
   if (reply.end == ql::ReplyEnd::length) out << "note: the reply was cut off at --max-new-tokens\n";
   if (reply.end == ql::ReplyEnd::context) {
-    out << "note: the reply was cut off, because the context is full (--context)\n";
+    out << "note: the reply was cut off, because the context is full"
+        << (options.larger_context ? " (--context makes it larger)\n" : "\n");
   }
   if (reply.end == ql::ReplyEnd::cancelled) {
-    out << (reply.remembered ? "note: stopped; what was written stays in the conversation\n"
-                             : "note: stopped; the question is taken back, since it has no answer yet\n");
+    out << note_on_stop(options.single_question, reply.remembered);
   } else if (!reply.answered() && reply.message.reasoning_content) {
     out << "note: the model ended while it was still thinking, without an answer\n";
   }
-  if (reply.thinking_closed_by_budget) out << "note: the thinking was ended at --thinking-budget\n";
+  if (reply.thinking_closed_by_budget && options.thinking_allowed) {
+    out << "note: the thinking was ended at --thinking-budget\n";
+  }
   out.flush();
 }
 

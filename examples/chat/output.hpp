@@ -65,7 +65,14 @@ class StepTimes {
 void print_stats(std::ostream& out, const qwenlite::ChatReply& reply, const StepTimes& times,
                  const Chat& chat, const std::string& kv);
 
+/// What notes need to know about the program.
+struct NoteOptions {
+  bool single_question = false;   // there is no conversation
+  bool larger_context = false;    // the model could have one
+  bool thinking_allowed = false;  // so it is worth a note that it was ended
+};
+
 /// Says what the reader should know about how the reply ended, if anything.
-void print_notes(std::ostream& out, const qwenlite::ChatReply& reply);
+void print_notes(std::ostream& out, const qwenlite::ChatReply& reply, const NoteOptions& options);
 
 }  // namespace chat

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lines as they come: from a pipe, or from a terminal whose own editing (erase, kill) has to do.
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <iostream>
 #include <unistd.h>
 
-#include <qwenlite/error.hpp>
-
 #include "chat/line_reader.hpp"
+#include "programs/standard_input.hpp"
 
 namespace chat {
 namespace {
@@ -33,7 +29,7 @@ class PlainReader final : public LineReader {
         // What was typed of the line is known to the terminal alone, so every line counts as empty.
         return {Line::Kind::interrupted};
       }
-      fill();
+      ended_ = !programs::append_input(pending_);
     }
   }
 
@@ -43,18 +39,6 @@ class PlainReader final : public LineReader {
     pending_.erase(0, with_end);
     if (!line.text.empty() && line.text.back() == '\r') line.text.pop_back();
     return line;
-  }
-
-  void fill() {
-    std::array<char, 4096> bytes{};
-    const auto count = ::read(STDIN_FILENO, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) return;
-    if (count < 0) {
-      throw qwenlite::Error(qwenlite::ErrorCode::io,
-                            std::string("standard input: could not be read: ") + std::strerror(errno));
-    }
-    ended_ = count == 0;
-    pending_.append(bytes.data(), static_cast<std::size_t>(count));
   }
 
   Interrupts& interrupts_;

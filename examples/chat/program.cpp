@@ -32,9 +32,9 @@ ReplyStyle style_for(bool terminal, bool think) {
   return think ? ReplyStyle::raw : ReplyStyle::answer_only;
 }
 
-/// context_full, with the option that helps.
-ql::Error with_advice(const ql::Error& e) {
-  if (e.code() != ql::ErrorCode::context_full) return e;
+/// context_full, with the option that helps, if it does.
+ql::Error with_advice(const ql::Error& e, bool larger_context) {
+  if (e.code() != ql::ErrorCode::context_full || !larger_context) return e;
   return {e.code(), std::string(e.what()) + " (--context makes it larger)"};
 }
 
@@ -61,7 +61,12 @@ ql::ChatSessionOptions Program::chat_options() {
 }
 
 void Program::ask_once(const std::string& question) {
+  single_question_ = true;
   if (ask(question) == ql::ReplyEnd::cancelled) interrupts_.end_program(SIGINT);
+}
+
+bool Program::could_be_larger() const {
+  return chat_.session().max_tokens() < model_.config().context_limit();
 }
 
 ql::ReplyEnd Program::ask(const std::string& question) {
@@ -71,7 +76,10 @@ ql::ReplyEnd Program::ask(const std::string& question) {
     std::cerr << "note: the context is full; the oldest messages are left out from now on\n";
     commands_.set_told_full();
   }
-  print_notes(std::cerr, reply);
+  print_notes(std::cerr, reply,
+              {.single_question = single_question_,
+               .larger_context = could_be_larger(),
+               .thinking_allowed = options_.chat.thinking_budget != ql::Index{0}});
   if (commands_.stats()) print_stats(std::cerr, reply, times, chat_, options_.run.kv);
   return reply.end;
 }
@@ -96,7 +104,7 @@ ql::ChatReply Program::answer(const std::string& question, StepTimes& times) {
   try {
     return chat_.send(question, show, stop.token());
   } catch (const ql::Error& e) {
-    throw with_advice(e);
+    throw with_advice(e, could_be_larger());
   }
 }
 

@@ -50,6 +50,8 @@ class Program {
   qwenlite::ChatReply answer(const std::string& question, StepTimes& times);
   [[nodiscard]] bool take(const Line& line);
   void greet() const;
+  /// Whether --context may be larger than it is.
+  [[nodiscard]] bool could_be_larger() const;
 
   const Options& options_;
   Interrupts& interrupts_;
@@ -58,6 +60,7 @@ class Program {
   Chat chat_;
   Commands commands_;
   ReplyPrinter printer_;
+  bool single_question_ = false;
   bool stopped_before_ = false;  // Ctrl-C at an empty prompt was the last thing to happen
 };
 

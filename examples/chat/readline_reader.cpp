@@ -8,6 +8,7 @@
 // state is global, so there can be one such reader at a time.
 #include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,6 +32,7 @@ constexpr int ctrl_c = 3;
 bool interrupted = false;
 bool was_empty = false;
 std::vector<std::string> commands;
+sigset_t blocked;  // signals, while the program does not read
 
 int on_ctrl_c(int /*count*/, int /*key*/) {
   interrupted = true;
@@ -97,6 +99,7 @@ class ReadlineReader final : public LineReader {
     rl_prep_term_function = prepare_terminal;
     rl_attempted_completion_function = complete;
     rl_basic_word_break_characters = " \t\n";
+    pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
     rl_initialize();
     for (Keymap keys : {emacs_standard_keymap, vi_insertion_keymap, vi_movement_keymap}) {
       rl_bind_key_in_map(ctrl_c, on_ctrl_c, keys);
@@ -108,6 +111,7 @@ class ReadlineReader final : public LineReader {
     interrupted = false;
     const std::string shown = colour_ ? "\001\x1b[1m\002" + prompt + "\001\x1b[0m\002" : prompt;
     const std::unique_ptr<char, decltype(&std::free)> typed(::readline(shown.c_str()), &std::free);
+    pthread_sigmask(SIG_SETMASK, &blocked, nullptr);  // forgotten when Ctrl-Z suspended the program
     if (typed == nullptr) return {};
     if (interrupted) return {Line::Kind::interrupted, {}, was_empty};
     Line line{Line::Kind::text, typed.get()};

@@ -77,6 +77,7 @@ class TemporaryFile {
 void save_conversation(const std::string& path, const SavedConversation& saved, bool replace) {
   const std::string name = expanded(path);
   std::error_code status;
+  if (fs::is_directory(name, status)) fail(path, "is a directory");
   if (!replace && fs::exists(fs::symlink_status(name, status))) {
     fail(path, "exists already (/save! replaces it)");
   }

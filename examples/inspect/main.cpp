@@ -9,12 +9,13 @@ namespace {
 
 using inspect::Options;
 
-/// What every subcommand takes.
-CLI::App& add_command(CLI::App& app, Options& options, const char* name, const char* description) {
+/// What every subcommand takes; those that run the network tell it too.
+CLI::App& add_command(CLI::App& app, Options& options, const char* name, const char* description,
+                      bool runs = false) {
   CLI::App& command = *app.add_subcommand(name, description);
   command.add_option("DIRECTORY", options.directory, "checkpoint directory")->required();
   command.add_flag("--json", options.json, "print one JSON object");
-  programs::add_run_options(command, options.run);
+  programs::add_run_options(command, options.run, runs);
   return command;
 }
 
@@ -43,7 +44,7 @@ void add_text_commands(CLI::App& app, Options& options) {
 
 void add_network_commands(CLI::App& app, Options& options) {
   constexpr qwenlite::Index many = 1 << 24;
-  CLI::App& logits = add_command(app, options, "logits", "logits after given token ids");
+  CLI::App& logits = add_command(app, options, "logits", "logits after given token ids", true);
   add_ids(logits, options);
   CLI::Option* positions =
       logits.add_option("--positions", options.positions, "positions to show: 0,2 (default: the last)");
@@ -52,18 +53,18 @@ void add_network_commands(CLI::App& app, Options& options) {
       ->check(programs::number_in<qwenlite::Index>(0, many));
   logits.add_option("--at", options.at, "ids whose logits to show: 7,9");
   CLI::App& generate =
-      add_command(app, options, "generate", "greedy continuation of token ids, with measurements");
+      add_command(app, options, "generate", "greedy continuation of token ids, with measurements", true);
   add_ids(generate, options);
   generate.add_option("--n", options.n, "tokens to generate (16)")
       ->check(programs::number_in<qwenlite::Index>(1, many));
   generate.add_flag("--ignore-eos", options.ignore_eos, "go on past the end of the reply");
   CLI::App& explain =
-      add_command(app, options, "explain", "what the library chooses for this model here, and why");
+      add_command(app, options, "explain", "what the library chooses for this model here, and why", true);
   explain
       .add_option("--tokens", options.tokens,
                   "length of the session whose memory to tell (default: the library's)")
       ->check(programs::number_in<qwenlite::Index>(1, many));
-  CLI::App& trace = add_command(app, options, "trace", "intermediate results of every layer");
+  CLI::App& trace = add_command(app, options, "trace", "intermediate results of every layer", true);
   add_ids(trace, options);
   trace.add_flag("--all", options.all, "of all positions (default: the last)");
   trace.add_option("--out", options.out, "write them to this safetensors file");

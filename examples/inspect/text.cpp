@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <limits>
 
 #include <qwenlite/text/chat_template.hpp>
@@ -13,15 +12,12 @@
 
 #include "inspect/commands.hpp"
 #include "inspect/json_output.hpp"
+#include "programs/standard_input.hpp"
 
 namespace ql = qwenlite;
 
 namespace inspect {
 namespace {
-
-std::string standard_input() {
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
-}
 
 ql::Tokenizer open_tokenizer(const Options& options) {
   ql::TokenizerOptions how;
@@ -83,7 +79,7 @@ std::vector<int> parse_ids(const std::string& text, const char* option) {
 
 void tokenize(const Options& options) {
   const ql::Tokenizer tokenizer = open_tokenizer(options);
-  const std::string text = options.text ? *options.text : standard_input();
+  const std::string text = options.text ? *options.text : programs::all_input();
   print_ids(tokenizer.encode(text, {.control_tokens = options.special}), options);
 }
 
@@ -107,7 +103,7 @@ void render_template(const Options& options) {
   const ql::Tokenizer tokenizer = open_tokenizer(options);
   const ql::ChatTemplate& chat = tokenizer.chat_template();
   const ql::ChatRequest request =
-      ql::parse_chat_request(standard_input(), chat.family().value_or(ql::ChatFamily::qwen3));
+      ql::parse_chat_request(programs::all_input(), chat.family().value_or(ql::ChatFamily::qwen3));
   const std::string text = chat.render(request.messages, request.options);
   const std::vector<int> ids = tokenizer.encode_chat(request.messages, request.options);
   if (options.json) {

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the programs share on the command line: checked numbers, and one way to end. A failure is one line
-// `error: ...` and status 1; wrong usage is one line that says what is right and status 2.
+// What the programs share on the command line: checked numbers, standard streams that are open, and one way
+// to end. A failure is one line `error: ...` and status 1; wrong usage is one line that says what is right
+// and status 2.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <exception>
+#include <fcntl.h>
 #include <iostream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <unistd.h>
 #include <vector>
+
+#include <qwenlite/error.hpp>
 
 namespace programs {
 
@@ -67,23 +73,45 @@ inline std::string call_of(const CLI::App& program) {
   return &app == &program ? program.get_name() : program.get_name() + " " + app.get_name();
 }
 
+/// Where a standard stream was closed, the next file to be opened would take its place. What opens instead
+/// here fails when it is used, as a closed one does.
+inline void keep_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    if (::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) std::_Exit(exit_failure);
+  }
+}
+
+/// What is wrong with the command line, in one line.
+inline std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
+  const bool no_subcommand = app.get_require_subcommand_min() > 0 && app.get_subcommands().empty();
+  if (!no_subcommand) return one_line(e.what());
+  const std::vector<std::string> found = app.remaining();
+  return "found " + (found.empty() ? "none" : "'" + one_line(found.front()) + "'") +
+         ", expected a subcommand";
+}
+
 /// Parses the command line, then calls `work`. `usage` shows the words that follow a program's name, given
 /// the (sub)command that was chosen.
 template <class Work, class Usage>
 int run_program(CLI::App& app, int argc, const char* const* argv, const Usage& usage, const Work& work) {
+  keep_standard_streams();
+  app.set_version_flag("--version", app.get_name() + " " + qwenlite::version, "print the version and end");
+  std::string asked_for;  // help or version
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::cout << innermost(app).help();
-    return 0;
+    asked_for = app.help();
+  } catch (const CLI::CallForVersion& e) {
+    asked_for = std::string(e.what()) + "\n";
   } catch (const CLI::ParseError& e) {
-    std::cerr << call_of(app) << ": " << one_line(e.what()) << "; usage: " << call_of(app) << " "
+    std::cerr << call_of(app) << ": " << complaint(app, e) << "; usage: " << call_of(app) << " "
               << usage(innermost(app)) << " (--help explains)\n";
     return exit_usage;
   }
   try {
-    work();
-    std::cout.flush();
+    if (asked_for.empty()) work();
+    std::cout << asked_for << std::flush;
     if (!std::cout) throw std::runtime_error("standard output: could not be written");
     return 0;
   } catch (const CLI::ParseError& e) {

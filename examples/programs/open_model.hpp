@@ -4,6 +4,7 @@
 // are compiled in and chosen from at run time.
 #pragma once
 
+#include <iostream>
 #include <type_traits>
 
 #include <qwenlite/cache/kv_cache.hpp>
@@ -17,6 +18,15 @@ namespace programs {
 using ProgramModel =
     qwenlite::AnyOf<qwenlite::Model<qwenlite::Qwen3>, qwenlite::Model<qwenlite::Qwen3, qwenlite::NoCache>>;
 
+/// Not all kernels round the inputs of products; then what was asked for is not what is done.
+inline void tell_unused_precision(const ProgramModel& model) {
+  using qwenlite::Format, qwenlite::Precision;
+  const qwenlite::kernels::KernelTable& table = model.ops().table();
+  if (table.layout(Format::bf16, Precision::bf16) != table.layout(Format::bf16, Precision::exact)) return;
+  std::cerr << "note: --precision bf16 has no effect here: the " << table.name
+            << " kernels compute exactly\n";
+}
+
 inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptions& options) {
   qwenlite::OpenOptions open;
   open.threads = options.threads;
@@ -25,9 +35,12 @@ inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptio
     open.precision = options.precision == "exact" ? qwenlite::Precision::exact : qwenlite::Precision::bf16;
   }
   if (options.chunk) open.chunk = *options.chunk;
-  return qwenlite::open_as<ProgramModel>(files, open, [&]<class Network>(std::type_identity<Network>) {
+  const auto wanted = [&]<class Network>(std::type_identity<Network>) {
     return Network::Kv::retains == options.cached();
-  });
+  };
+  ProgramModel model = qwenlite::open_as<ProgramModel>(files, open, wanted);
+  if (options.precision == "bf16") tell_unused_precision(model);
+  return model;
 }
 
 }  // namespace programs

@@ -26,16 +26,24 @@ struct RunOptions {
   }
 };
 
-inline void add_run_options(CLI::App& app, RunOptions& options) {
-  app.add_option("--threads", options.threads, "threads to compute with (default: all CPUs of the process)")
+/// `shown`: they are in the help. Commands that compute nothing take them too, so that one list of options
+/// suits all commands.
+inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = true) {
+  const std::string group = shown ? "Options" : "";
+  app.add_option("--threads", options.threads,
+                 "threads to compute with (default: one for each core of the process)")
+      ->group(group)
       ->check(number_in(1, 4096));
   app.add_option("--kv", options.kv,
                  "keys and values are kept as bf16 (default) or f32, or not at all: none recomputes them")
+      ->group(group)
       ->check(one_of({"bf16", "f32", "none"}));
   app.add_option("--precision", options.precision,
                  "inputs of matrix products: bf16 or exact (default: that of the instruction set)")
+      ->group(group)
       ->check(one_of({"bf16", "exact"}));
   app.add_option("--chunk", options.chunk, "tokens of a prompt that pass through the network together")
+      ->group(group)
       ->check(number_in<qwenlite::Index>(1, 1 << 20));
 }
 

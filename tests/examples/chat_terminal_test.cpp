@@ -3,6 +3,7 @@
 // What chat does for people, as far as it shows without a terminal: text made safe, slash commands, saved
 // conversations, and the options for replies. The terminal itself is tried by terminal_session.py.
 #include <algorithm>
+#include <sstream>
 #include <sys/stat.h>
 
 #include "../../examples/chat/printable.hpp"
@@ -73,6 +74,8 @@ TEST_CASE("chat has commands, and a wrong one ends nothing") {
   const Result result = talk("/bogus\n/help\n/think maybe\n/reset now\n  /stats\nHello\n/exit\nHello\n");
   CHECK(count(result.err, "there is no command /bogus; there are /help /reset") == 1);
   CHECK_THAT(result.err, has_text("/system [TEXT|off]"));
+  std::istringstream lines(talk("/help\n").err);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
   CHECK_THAT(result.err, has_text("note: /think: the argument: found 'maybe', expected on or off"));
   CHECK_THAT(result.err, has_text("note: /reset: the argument: found 'now', expected none"));
   CHECK(count(result.err, "stats: prompt") == 1);
@@ -136,6 +139,8 @@ TEST_CASE("files that cannot be saved or loaded are named") {
   };
   says("/save", "/save: found no file name");
   says("/save " + at + "no/file", "no/file: could not be written: No such file");
+  says("/save " + at, "/: is a directory");
+  says("/save! " + at, "/: is a directory");
   says("/load", "/load: found no file name");
   says("/load " + at + "none", "none: No such file");
   says("/load " + at, "is not a file");
@@ -178,6 +183,9 @@ TEST_CASE("chat closes the thinking at --thinking-budget") {
   REQUIRE(cut.out.find("</think>\n\n") != std::string::npos);
   CHECK(thinking(cut.out).size() < thinking(whole).size());
   CHECK(cut.out.size() > cut.out.find("</think>\n\n") + 10);  // there is an answer
+  const Result none = run("chat", with(sum, {"--temperature", "0", "--thinking-budget", "0"}));
+  CHECK(none.status == 0);
+  CHECK(none.err.empty());  // nothing was cut short
 }
 
 TEST_CASE("chat draws with presets and penalties") {

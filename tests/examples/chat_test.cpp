@@ -140,6 +140,11 @@ TEST_CASE("chat explains that a message is too long") {
   CHECK(loop.status == 0);  // the conversation goes on
   CHECK_THAT(loop.err, has_text("too long"));
   CHECK(numbers_before(loop.err, "reused,").size() == 1);
+
+  for (int i = 0; i < 300; ++i) text += "What is 2 + 3? ";
+  const Result largest = run("chat", with({"--prompt", text}, greedy));  // --context is no help here
+  CHECK_THAT(largest.err, has_text("room for 2047"));
+  CHECK(largest.err.find("--context") == std::string::npos);
 }
 
 TEST_CASE("chat says in one line what is wrong with its arguments") {
@@ -166,5 +171,9 @@ TEST_CASE("chat says in one line what is wrong with its arguments") {
   CHECK_THAT(help.out, has_text("pipe"));
   check_failure("chat", {"--prompt", "x", "/no/such/directory"}, {"/no/such/directory"});
   check_failure("chat", {"--prompt", "x", tiny()}, {"tokenizer.json"});
-  check_failure("chat", {"--prompt", "x", "--context", "10000000"}, {"max_tokens", "10000000"});
+  check_usage_error("chat", {"--prompt", "x", "--context", "4096"},
+                    "--context: found 4096, expected at most the model's 2048");
+  check_usage_error("chat", {"--prompt", "x", "--interactive"}, "--prompt excludes --interactive");
+  check_usage_error("chat", {"--prompt", "x", "--history", "file"}, "--prompt excludes --history");
+  CHECK_THAT(run("chat", {"--history", "file"}, input).err, has_text("note: --history has no effect"));
 }

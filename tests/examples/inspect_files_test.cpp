@@ -129,8 +129,9 @@ TEST_CASE("inspect template renders a conversation") {
 }
 
 TEST_CASE("inspect says in one line what is wrong with its arguments") {
-  check_usage_error("inspect", {}, "config|tensors|tokenize");
-  check_usage_error("inspect", {"dissect", tiny()}, "config|tensors|tokenize");
+  const std::string commands = "expected a subcommand; usage: inspect config|tensors|tokenize|";
+  check_usage_error("inspect", {}, "found none, " + commands);
+  check_usage_error("inspect", {"dissect", tiny()}, "found 'dissect', " + commands);
   check_usage_error("inspect", {"config"}, "DIRECTORY");
   check_usage_error("inspect", {"config", tiny(), "--bogus"}, "--bogus");
   check_usage_error("inspect", {"config", tiny(), "more"}, "more");

@@ -14,6 +14,7 @@
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "catch_any.hpp"
@@ -71,12 +72,15 @@ struct Result {
   _exit(127);
 }
 
-inline Result run(const std::string& program, Words words, const std::string& input = {}) {
+inline std::string path_of(const std::string& program) {
   const char* from_environment = std::getenv("QWENLITE_EXAMPLES");
   const fs::path directory = from_environment != nullptr ? from_environment : QWENLITE_EXAMPLES;
+  return (directory / program).string();
+}
+
+inline Result run_words(Words words, const std::string& input = {}) {
   const ScratchDirectory scratch;
   write_file(scratch.path() / "in", input);
-  words.insert(words.begin(), (directory / program).string());
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -90,6 +94,16 @@ inline Result run(const std::string& program, Words words, const std::string& in
   result.err = read_file(scratch.path() / "err");
   if (result.status == 127) FAIL("cannot run " << words.front());
   return result;
+}
+
+inline Result run(const std::string& program, Words words, const std::string& input = {}) {
+  words.insert(words.begin(), path_of(program));
+  return run_words(std::move(words), input);
+}
+
+/// Runs a program by way of a shell, for its redirections.
+inline Result run_in_shell(const std::string& program, const std::string& rest) {
+  return run_words({"/bin/sh", "-c", "exec '" + path_of(program) + "' " + rest});
 }
 
 /// Runs a program that must succeed and print one JSON value on one line.

@@ -93,6 +93,35 @@ def ctrl_c_stops_the_answer(t):
 
 
 @check
+def suspended_at_the_prompt(t):
+    """Ctrl-Z at the prompt, then fg: Ctrl-C still stops an answer and nothing else."""
+    t.start(*GREEDY[:2], "--no-think", "--kv", "none", "--threads", "1", before=SLOW)
+    for _ in range(2):
+        t.type("half")
+        t.wait_line("> half")
+        t.keys("C-z")
+        t.wait_text("Stopped")
+        t.wait_line("$")
+        t.enter("clear; fg", prompt="$ ")
+        def shown_again():  # readline leaves that to the user
+            t.keys("C-l")
+            return t.screen() == "> half"
+        t.wait(shown_again, "the line again")
+        t.keys("C-u")
+        t.wait_line(">")
+        t.enter(STORY)
+        t.wait(lambda: re.search(r"story about a fox\.\n\w+ \w+", t.screen()), "the beginning of the story")
+        t.keys("C-c")
+        t.wait_line(">")
+        t.picture("Ctrl-C after Ctrl-Z and fg")
+        t.expect("note: stopped; what was written stays in the conversation")
+        t.say("/reset")
+        t.clear()
+    t.end()
+    t.expect_shell(0)
+
+
+@check
 def ctrl_c_stops_reading(t):
     """A long prompt has a progress bar, Ctrl-C stops that too, and nothing of the bar is left."""
     t.start(*GREEDY, "--no-think", "--threads", "1", before=SLOW)
@@ -159,6 +188,7 @@ def in_the_middle_of_thinking(t):
     t.enter("clear; fg", prompt="$ ")
     t.wait_text("./chat")  # which program it is that goes on
     t.keys("C-c")
+    t.wait_text("note: stopped\n")  # there is no conversation to speak of
     t.expect_shell(130)
     if dimmed_shell():
         raise Failed("Ctrl-C left the terminal dimmed")
@@ -340,8 +370,8 @@ def history(t):
 
 # ------------------------------------------------------------------------------------------- running
 
-NEED_READLINE = {answers_and_thinking, ctrl_c_stops_reading, ctrl_c_at_the_prompt, pasted_lines,
-                 wide_characters, full_context, saved_and_loaded, history}
+NEED_READLINE = {answers_and_thinking, suspended_at_the_prompt, ctrl_c_stops_reading, ctrl_c_at_the_prompt,
+                 pasted_lines, wide_characters, full_context, saved_and_loaded, history}
 
 
 def run_check(function, options):

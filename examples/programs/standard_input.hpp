@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Standard input of the programs, past the streams of the library, which say nothing of why they fail.
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <unistd.h>
+
+#include <qwenlite/error.hpp>
+
+namespace programs {
+
+/// Appends what there is, and waits for something. False: it ended. Throws `io` when it cannot be read.
+inline bool append_input(std::string& text) {
+  char bytes[4096];
+  while (true) {
+    const auto count = ::read(STDIN_FILENO, bytes, sizeof bytes);
+    if (count >= 0) text.append(bytes, static_cast<std::size_t>(count));
+    if (count >= 0) return count > 0;
+    if (errno == EINTR) continue;
+    const std::string why = errno == EBADF ? "it is closed" : std::strerror(errno);
+    throw qwenlite::Error(qwenlite::ErrorCode::io, "standard input: could not be read: " + why);
+  }
+}
+
+/// All of it.
+inline std::string all_input() {
+  std::string text;
+  while (append_input(text)) {
+  }
+  return text;
+}
+
+}  // namespace programs
