@@ -12,7 +12,8 @@ using namespace models_test;
 
 namespace {
 
-using Networks = ql::AnyOf<ql::Model<ql::Qwen3>, ql::Model<ql::Qwen3, ql::NoCache>>;
+using Networks = ql::AnyOf<ql::Model<ql::Qwen3>, ql::Model<ql::Qwen3, ql::NoCache>, ql::Model<ql::Qwen3_5>,
+                           ql::Model<ql::Qwen3_5, ql::NoCache>>;
 
 enum class Cache { f32, none, bf16 };
 
@@ -153,7 +154,7 @@ void run_prompts(const Networks& network, const Json& golden, Cache cache, bool 
 }  // namespace
 
 TEST_CASE("tiny checkpoints give the stored results", "[golden]") {
-  const std::string name = GENERATE(from_range(dense_checkpoints));
+  const std::string name = GENERATE(from_range(all_checkpoints));
   const Cache cache = GENERATE(Cache::f32, Cache::none, Cache::bf16);
   const Json golden = golden_of(name);
   for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
@@ -167,7 +168,7 @@ TEST_CASE("tiny checkpoints give the stored results", "[golden]") {
 }
 
 TEST_CASE("tiny checkpoints give the stored results, all prompts on emulated AMX too", "[.][thorough]") {
-  const std::string name = GENERATE(from_range(dense_checkpoints));
+  const std::string name = GENERATE(from_range(all_checkpoints));
   const Cache cache = GENERATE(Cache::f32, Cache::none, Cache::bf16);
   const ql::Precision precision = GENERATE(ql::Precision::exact, ql::Precision::bf16);
   const Json golden = golden_of(name);
@@ -179,7 +180,7 @@ TEST_CASE("tiny checkpoints give the stored results, all prompts on emulated AMX
 }
 
 TEST_CASE("a trace shows the stored layer outputs, under their names", "[golden]") {
-  const std::string name = GENERATE(from_range(dense_checkpoints));
+  const std::string name = GENERATE(from_range(all_checkpoints));
   const Cache cache = GENERATE(Cache::f32, Cache::none);
   const Json golden = golden_of(name);
   for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
@@ -197,17 +198,20 @@ TEST_CASE("a trace shows the stored layer outputs, under their names", "[golden]
         REQUIRE(rows.rows() == static_cast<Index>(ids.size()));
         const float* last = rows.data() + (rows.rows() - 1) * rows.outerStride();
         if (seen.ends_with(".output")) {
-          const std::size_t layer = static_cast<std::size_t>(std::stoi(std::string(seen.substr(13))));
+          const std::string_view number = seen.substr(seen.find(".layers.") + 8);
+          const std::size_t layer = static_cast<std::size_t>(std::stoi(std::string(number)));
           compare_hidden(last, golden, prompt["last_layer_outputs"].at(layer), worst);
         }
         if (seen == "final_norm") compare_hidden(last, golden, prompt["last_hidden"], worst);
         if (seen == "logits") traced_logits = copied(rows);
       });
       CHECK(worst.hidden_max_abs <= golden["tolerance"]["float32"]["limit"]["hidden_max_abs"].get<double>());
+      // As in the checkpoint, and in the reference program.
+      const std::string scope = name == "qwen3.5-tiny" ? "model.language_model.layers." : "model.layers.";
       std::vector<std::string> expected{"embedding"};
       for (std::size_t i = 0; i < prompt["last_layer_outputs"].size(); ++i) {
         for (const char* leaf : {"mixer", "mlp", "output"}) {
-          expected.push_back("model.layers." + std::to_string(i) + "." + leaf);
+          expected.push_back(scope + std::to_string(i) + "." + leaf);
         }
       }
       expected.insert(expected.end(), {"logits", "final_norm"});

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <system_error>
 
+#include <qwenlite/checkpoint/hybrid_config-inl.hpp>
 #include <qwenlite/checkpoint/json_fields-inl.hpp>
 #include <qwenlite/checkpoint/model_config.hpp>
 #include <qwenlite/checkpoint/rope_config-inl.hpp>
@@ -24,21 +25,29 @@ using json_text::Json;
 
 inline constexpr Index max_token_id = std::numeric_limits<int>::max();
 
-/// Refuses a network of another kind.
-inline void check_family(const Fields& root, const Fields& text) {
+/// The family, under whichever of its names; refuses others.
+[[nodiscard]] inline std::string family_of(const Fields& root, const Fields& text) {
   const auto type = text.string("model_type");
-  if (!type) text.reject("model_type", "nothing", "'qwen3'");
-  if (type != "qwen3") text.reject("model_type", in_quotes(*type), "'qwen3'", ErrorCode::unsupported);
-
+  const char* const families = "'qwen3', 'qwen3_5' or 'qwen3_5_text'";
+  if (!type) text.reject("model_type", "nothing", families);
+  const bool hybrid = type == "qwen3_5" || type == "qwen3_5_text";
+  if (!hybrid && type != "qwen3") {
+    text.reject("model_type", in_quotes(*type), families, ErrorCode::unsupported);
+  }
   if (const Json* names = root.find("architectures")) {
-    const auto known = [](const Json& name) {
-      return is_text(name, "Qwen3ForCausalLM") || is_text(name, "Qwen3Model");
+    const auto known = [hybrid](const Json& name) {
+      if (!hybrid) return is_text(name, "Qwen3ForCausalLM") || is_text(name, "Qwen3Model");
+      return is_text(name, "Qwen3_5ForConditionalGeneration") || is_text(name, "Qwen3_5ForCausalLM") ||
+             is_text(name, "Qwen3_5Model") || is_text(name, "Qwen3_5TextModel");
     };
     if (!names->is_array()) root.reject("architectures", describe(*names), "a list of names");
     if (!names->empty() && std::none_of(names->begin(), names->end(), known)) {
-      root.reject("architectures", describe(names->front()), "'Qwen3ForCausalLM'", ErrorCode::unsupported);
+      root.reject("architectures", describe(names->front()),
+                  hybrid ? "'Qwen3_5ForConditionalGeneration' or 'Qwen3_5ForCausalLM'" : "'Qwen3ForCausalLM'",
+                  ErrorCode::unsupported);
     }
   }
+  return hybrid ? "qwen3_5" : "qwen3";
 }
 
 /// Refuses variations of the family that would change what is computed.
@@ -60,20 +69,6 @@ inline void check_variations(const Fields& root, const Fields& text) {
   if (act && act != "silu") text.reject("hidden_act", in_quotes(*act), "'silu'", ErrorCode::unsupported);
   for (const char* name : {"attention_bias", "use_sliding_window"}) {
     if (text.boolean(name).value_or(false)) text.reject(name, "true", "false", ErrorCode::unsupported);
-  }
-}
-
-/// `layer_types`, where newer files have it, must say full attention once per layer.
-inline void check_layer_types(const Fields& text, Index layers) {
-  const Json* types = text.find("layer_types");
-  if (types == nullptr) return;
-  if (!types->is_array() || std::ssize(*types) != layers) {
-    text.reject("layer_types", describe(*types), {"a list of ", layers, " (num_hidden_layers)"});
-  }
-  for (const Json& type : *types) {
-    if (!is_text(type, "full_attention")) {
-      text.reject("layer_types", describe(type), "'full_attention'", ErrorCode::unsupported);
-    }
   }
 }
 
@@ -168,20 +163,17 @@ QWENLITE_INLINE ModelConfig parse_model_config(const JsonText& file, std::vector
   const json_text::Fields root(json, name);
   const json_text::Fields text = root.object("text_config").value_or(root);
 
-  fields::check_family(root, text);
-  fields::check_variations(root, text);
   ModelConfig config;
-  config.model_type = "qwen3";
+  config.model_type = fields::family_of(root, text);
+  fields::check_variations(root, text);
   fields::read_sizes(text, config);
-  fields::check_layer_types(text, config.num_hidden_layers);
+  config.layer_types = fields::layer_types(text, config);
+  if (config.model_type == "qwen3_5") fields::read_hybrid(text, config);
   fields::read_eps(text, config);
   const char* tie = "tie_word_embeddings";
   config.tie_word_embeddings = fields::place_of(tie, text, root).boolean(tie).value_or(false);
   config.rope = fields::read_rope(text, config.max_position_embeddings, warnings);
-  if (config.rope.partial_rotary_factor != 1) {
-    text.reject("partial_rotary_factor", json_text::number_text(config.rope.partial_rotary_factor),
-                "1: every dimension turns in Qwen3", ErrorCode::unsupported);
-  }
+  fields::check_rotation(text, config);
   fields::read_tokens(root, text, config);
   return config;
 }

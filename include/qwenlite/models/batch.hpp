@@ -322,6 +322,7 @@ Pass<typename Network::Kv, typename Network::State> Batch<Network>::pass(const B
           .angles = {workspace_.cos(row), workspace_.sin(row), network_.sizes().rotary_half},
           .pieces = pieces_,
           .memories = memories_,
+          .delta = workspace_.delta_scratch(),
           .trace = trace_};
 }
 

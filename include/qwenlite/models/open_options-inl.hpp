@@ -99,6 +99,7 @@ QWENLITE_INLINE GenerationDefaults with_card_values(GenerationDefaults file, con
   fill(file.top_k, card.top_k);
   fill(file.top_p, card.top_p);
   fill(file.min_p, card.min_p);
+  fill(file.presence_penalty, card.presence_penalty);
   return file;
 }
 

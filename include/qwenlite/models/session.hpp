@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <qwenlite/cache/kv_layout.hpp>
@@ -46,8 +47,9 @@ class Session {
   /// The tokens processed so far, [length()]. Valid until the session changes.
   [[nodiscard]] std::span<const int> tokens() const noexcept { return tokens_; }
 
-  /// Forgets all tokens from position n on; what follows has the bits of a session that never saw them.
-  /// Throws `bad_argument` unless 0 <= n <= length().
+  /// Forgets all tokens from position n on; what follows has the bits of a session that never saw them. Where
+  /// a recurrent state cannot go back so far, the first n tokens are processed again. Throws `bad_argument`
+  /// unless 0 <= n <= length().
   void truncate(Index n);
 
   /// Bytes reserved for keys and values, the part of them in use, and all memory of the session.
@@ -72,6 +74,12 @@ class Session {
     return *own_batch_;
   }
 
+  [[nodiscard]] static State new_state(const DeltaLayout& layout) {
+    if constexpr (std::is_constructible_v<State, const DeltaLayout&>) return State(layout);
+    else return State();
+  }
+  void cut(Index n);
+
   Network network_;
   Index max_tokens_;
   Kv kv_;
@@ -94,7 +102,8 @@ template <class Network>
 Session<Network>::Session(const Network& network, const SessionOptions& options)
     : network_(network),
       max_tokens_(checked_max_tokens(options.max_tokens, network.config().context_limit())),
-      kv_(network.kv_layout(max_tokens_), network.kv_format()) {
+      kv_(network.kv_layout(max_tokens_), network.kv_format()),
+      state_(new_state(network.sizes().delta)) {
   tokens_.reserve(static_cast<std::size_t>(max_tokens_));
   if (options.own_scratch) own_batch();
 }
@@ -104,6 +113,14 @@ void Session<Network>::truncate(Index n) {
   if (n < 0 || n > length()) {
     throw Error(ErrorCode::bad_argument, "truncate", n, {"0 to ", length(), " tokens"});
   }
+  if (state_.can_truncate(n)) return cut(n);
+  const std::vector<int> kept(tokens_.begin(), tokens_.begin() + n);
+  cut(0);
+  network_.prefill(*this, kept);
+}
+
+template <class Network>
+void Session<Network>::cut(Index n) {
   kv_.truncate(n);
   state_.truncate(n);
   tokens_.resize(static_cast<std::size_t>(n));
