@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <qwenlite/models/mtp.hpp>
+
 #include "models/tiny_models.hpp"
 
 namespace ql = qwenlite;
@@ -222,4 +224,60 @@ TEST_CASE("a trace shows the stored layer outputs, under their names", "[golden]
       REQUIRE(first_difference(plain, traced_logits) == -1);
     }
   }
+}
+
+TEST_CASE("the multi-token-prediction head gives the stored logits", "[golden]") {
+  const Json golden = golden_of("qwen3.5-tiny");
+  const auto sample = golden["vocab_sample"].get<std::vector<int>>();
+  const ql::Checkpoint files(checkpoint_path("qwen3.5-tiny"));
+  using Network = ql::Model<ql::Qwen3_5>;
+  for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
+    for (const ql::Precision precision : {ql::Precision::exact, ql::Precision::bf16}) {
+      INFO(table->name << ", " << ql::name_of(precision));
+      const Network network(files, {.threads = 1, .precision = precision, .kernels = table,
+                                    .kv = ql::KvFormat::f32, .chunk = 64});
+      const ql::Mtp<Network> head(network, files);
+      Deviations worst;
+      int mistakes = 0;
+      for (const Json& prompt : golden["prompts"]) {
+        if (prompt["length"].get<Index>() > longest_prompt(*table, precision, Cache::f32)) continue;
+        const auto ids = prompt["ids"].get<std::vector<int>>();
+        auto next = ids;
+        next.push_back(prompt["mtp"]["next_id"].get<int>());
+        auto session = network.new_session({.max_tokens = 320});
+        const Rows hidden = copied(network.hidden(session, ids, ql::Logits::all));
+        ql::Mtp<Network>::Session own(head, 320);
+        Rows logits;
+        for (Index at = 0; at < std::ssize(ids); at += 50) {  // in pieces
+          const Index rows = std::min<Index>(50, std::ssize(ids) - at);
+          std::vector<float> states;
+          for (Index r = 0; r < rows; ++r) {
+            const auto& row = hidden[static_cast<std::size_t>(at + r)];
+            states.insert(states.end(), row.begin(), row.end());
+          }
+          const ql::ConstMatrix<float> block(states.data(), rows, 64, Eigen::OuterStride<>(64));
+          const auto results = head.forward(own, block, part_of(next, at + 1, rows));
+          CHECK(results.hidden.cols() == 64);
+          for (auto& row : copied(results.logits)) logits.push_back(std::move(row));
+        }
+        const Json& stored = prompt["mtp"];
+        for (std::size_t i = 0; i < stored["positions"].size(); ++i) {
+          const auto& row = logits.at(stored["positions"][i].get<std::size_t>());
+          compare_row(row, sample, stored["logits"][i], worst);
+          mistakes += argmax(row) != stored["argmax"][i].get<int>() ? 1 : 0;
+        }
+      }
+      const bool float32 = is_float32(*table, precision, Cache::f32);
+      const Json& limit = golden["tolerance"][float32 ? "float32" : "bf16_activations"]["limit"];
+      CHECK(worst.logit_max_abs <= limit["mtp_logit_max_abs"].get<double>());
+      CHECK(worst.logit_row_relative_rms <= limit["mtp_logit_row_relative_rms"].get<double>());
+      if (float32) CHECK(mistakes == 0);
+    }
+  }
+}
+
+TEST_CASE("a checkpoint without a head for multi-token prediction says so") {
+  const ql::Checkpoint files(checkpoint_path("qwen3.5-tiny-gqa"));
+  const ql::Model<ql::Qwen3_5> network(files, {.threads = 1});
+  CHECK_THROWS_WITH((ql::Mtp<ql::Model<ql::Qwen3_5>>(network, files)), has_text("mtp_num_hidden_layers"));
 }

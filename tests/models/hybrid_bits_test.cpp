@@ -156,6 +156,32 @@ TEST_CASE("Qwen3.5: a state that a failed forward has overwritten is mended by t
   CHECK(first_difference(found, Rows(expected.begin() + 70, expected.begin() + 80)) == -1);
 }
 
+TEST_CASE("Qwen3.5: cutting back to remembered places gives the same bits and processes few tokens again") {
+  const std::vector<int> tokens = random_tokens(2300, 10);
+  const ql::kernels::KernelTable* table = ql::kernels::supported().back();
+  const auto network = open_network("qwen3.5-tiny-gqa", {table, table->default_precision});
+  auto whole = network.new_session({.max_tokens = 2304});
+  const Rows expected = copied(network.logits(whole, tokens, ql::Logits::all));
+  const Index snapshot = (8 * 16 * 16 + 3 * 256) * 4 * 6;  // bytes: states and inputs of six layers
+  for (const Index budget : {Index{0}, 2 * snapshot, 64 * snapshot}) {
+    INFO("budget " << budget);
+    auto session = network.new_session({.max_tokens = 2304, .snapshot_bytes = budget});
+    const Index before = session.bytes();
+    network.prefill(session, part_of(tokens, 0, 333));
+    session.remember();  // of 320 tokens
+    network.prefill(session, part_of(tokens, 333, 1967));
+    for (const Index n : {2299, 2250, 2111, 1100, 400, 333, 320, 319, 1}) {
+      INFO("cut to " << n);
+      const Index again = session.truncate(n);
+      if (budget > 2 * snapshot) CHECK(again <= (n >= 1344 ? n - 1344 : n >= 320 ? n - 320 : n));
+      REQUIRE(session.length() == n);
+      const auto row = network.logits(session, part_of(tokens, n, 1));
+      CHECK(same_bits({row.begin(), row.end()}, expected[static_cast<std::size_t>(n)]));
+    }
+    CHECK(session.bytes() == before);
+  }
+}
+
 TEST_CASE("Qwen3.5: memory is known beforehand, and state does not grow with the context") {
   const Hybrid network(ql::Checkpoint(checkpoint_path("qwen3.5-tiny")), {.threads = 1});
   auto session = network.new_session({.max_tokens = 200});
@@ -164,7 +190,7 @@ TEST_CASE("Qwen3.5: memory is known beforehand, and state does not grow with the
   (void)network.logits(session, random_tokens(1, 9));
   CHECK(session.bytes() == before);
   const auto state_bytes = [&](Index max_tokens) {
-    const auto empty = network.new_session({.max_tokens = max_tokens, .own_scratch = false});
+    const auto empty = network.new_session({.max_tokens = max_tokens, .own_scratch = false, .snapshot_bytes = 0});
     return empty.bytes() - empty.kv_capacity_bytes() - max_tokens * static_cast<Index>(sizeof(int));
   };
   CHECK(state_bytes(64) == state_bytes(4096));

@@ -87,6 +87,7 @@ inline void read_hybrid(const Fields& text, ModelConfig& config) {
   }
   config.mtp_num_hidden_layers =
       text.integer("mtp_num_hidden_layers", {0, size_limits::num_hidden_layers}).value_or(0);
+  config.mtp_use_dedicated_embeddings = text.boolean("mtp_use_dedicated_embeddings").value_or(false);
 }
 
 /// Whether the file says how much of a head turns.

@@ -45,6 +45,7 @@ struct ModelConfig {
   Index linear_value_head_dim = 0;
   Index linear_conv_kernel_dim = 0;
   Index mtp_num_hidden_layers = 0;
+  bool mtp_use_dedicated_embeddings = false;
 
   std::vector<int> eos_token_ids;  ///< scalar or list in the file; none when absent
   std::optional<int> bos_token_id;

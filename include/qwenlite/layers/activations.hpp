@@ -44,11 +44,12 @@ struct ActivationWidths {
   Index gated = 0;      ///< intermediate_size
 
   Index query_and_gate = 0;  ///< 2 * attention where attention has an output gate
+  Index other_input = 0;     ///< widest input of products that is none of the above
   DeltaSizes delta;          ///< zeros where there are no Gated DeltaNet layers
 
   /// Of the inputs of products.
   [[nodiscard]] Index widest() const noexcept {
-    return std::max({hidden, attention, kv, gated, delta.value_width()});
+    return std::max({hidden, attention, kv, gated, other_input, delta.value_width()});
   }
 };
 

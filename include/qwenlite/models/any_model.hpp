@@ -40,8 +40,11 @@ class AnyOf {
     [[nodiscard]] std::span<const int> tokens() const noexcept {
       return visit([](const auto& s) { return s.tokens(); });
     }
-    void truncate(Index n) {
-      std::visit([&](auto& s) { s.truncate(n); }, session_);
+    Index truncate(Index n) {
+      return std::visit([&](auto& s) { return s.truncate(n); }, session_);
+    }
+    void remember() {
+      std::visit([](auto& s) { s.remember(); }, session_);
     }
     [[nodiscard]] Index kv_capacity_bytes() const noexcept {
       return visit([](const auto& s) { return s.kv_capacity_bytes(); });

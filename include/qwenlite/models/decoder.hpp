@@ -152,6 +152,8 @@ class Model {
     return e;
   }
 
+  /// The weights, and what is computed with them.
+  [[nodiscard]] const Decoder<Shape>& decoder() const noexcept { return *decoder_; }
   [[nodiscard]] const Ops& ops() const noexcept { return decoder_->ops; }
   [[nodiscard]] const NetworkSizes& sizes() const noexcept { return decoder_->sizes; }
   /// OpenOptions::chunk.
