@@ -17,7 +17,8 @@ namespace programs {
 
 using ProgramModel =
     qwenlite::AnyOf<qwenlite::Model<qwenlite::Qwen3>, qwenlite::Model<qwenlite::Qwen3, qwenlite::NoCache>,
-                    qwenlite::Model<qwenlite::Qwen3_5>, qwenlite::Model<qwenlite::Qwen3_5, qwenlite::NoCache>>;
+                    qwenlite::Model<qwenlite::Qwen3_5>,
+                    qwenlite::Model<qwenlite::Qwen3_5, qwenlite::NoCache>>;
 
 inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptions& options) {
   qwenlite::OpenOptions open;

@@ -234,8 +234,9 @@ TEST_CASE("the multi-token-prediction head gives the stored logits", "[golden]")
   for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
     for (const ql::Precision precision : {ql::Precision::exact, ql::Precision::bf16}) {
       INFO(table->name << ", " << ql::name_of(precision));
-      const Network network(files, {.threads = 1, .precision = precision, .kernels = table,
-                                    .kv = ql::KvFormat::f32, .chunk = 64});
+      const Network network(
+          files,
+          {.threads = 1, .precision = precision, .kernels = table, .kv = ql::KvFormat::f32, .chunk = 64});
       const ql::Mtp<Network> head(network, files);
       Deviations worst;
       int mistakes = 0;

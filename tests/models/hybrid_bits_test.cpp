@@ -13,7 +13,8 @@ namespace {
 using Hybrid = ql::Model<ql::Qwen3_5>;
 using Uncached = ql::Model<ql::Qwen3_5, ql::NoCache>;
 
-static_assert(std::is_same_v<Hybrid::State, ql::DeltaState<>> && std::is_same_v<Uncached::State, ql::NoState>);
+static_assert(std::is_same_v<Hybrid::State, ql::DeltaState<>> &&
+              std::is_same_v<Uncached::State, ql::NoState>);
 static_assert(ql::DeltaPolicy<ql::DeltaState<>> && ql::DeltaPolicy<ql::NoState>);
 static_assert(!ql::DeltaPolicy<ql::Stateless>);
 static_assert(ql::ModelShape<ql::Qwen3_5> && ql::ModelShape<ql::Qwen3_5_0_8B>);
@@ -37,9 +38,8 @@ struct TinyShape : ql::Qwen3_5Family {
 
 template <class Network = Hybrid>
 Network open_network(const std::string& name, const Way& way, Index chunk = 512, int threads = 1) {
-  return Network(
-      ql::Checkpoint(checkpoint_path(name)),
-      {.threads = threads, .precision = way.precision, .kernels = way.table, .chunk = chunk});
+  return Network(ql::Checkpoint(checkpoint_path(name)),
+                 {.threads = threads, .precision = way.precision, .kernels = way.table, .chunk = chunk});
 }
 
 /// Whether the instructions of a table are emulated here, which is slow.
@@ -51,9 +51,9 @@ bool is_emulated(const ql::kernels::KernelTable& table) {
 
 TEST_CASE("Qwen3.5: logits have the same bits in any chunks, steps and company", "[bits]") {
   const std::string name = GENERATE(from_range(hybrid_checkpoints));
-  const std::vector<int> tokens = random_tokens(140, 1);
   INFO(name);
   for_each_way([&](const Way& way) {
+    const std::vector<int> tokens = random_tokens(is_emulated(*way.table) ? 67 : 140, 1);
     const auto whole = open_network(name, way);
     const Rows expected = at_once(whole, tokens);
     REQUIRE(expected.size() == tokens.size());
@@ -73,8 +73,8 @@ TEST_CASE("Qwen3.5: logits have the same bits in any chunks, steps and company",
 
 TEST_CASE("Qwen3.5: logits have the same bits on 1, 2 and 5 threads", "[bits][threads]") {
   const std::string name = GENERATE(from_range(hybrid_checkpoints));
-  const std::vector<int> tokens = random_tokens(100, 2);
   for_each_way([&](const Way& way) {
+    const std::vector<int> tokens = random_tokens(is_emulated(*way.table) ? 20 : 100, 2);
     const Rows expected = at_once(open_network(name, way), tokens);
     for (const int threads : {2, 5}) {
       INFO(threads << " threads");
@@ -92,10 +92,12 @@ TEST_CASE("Qwen3.5: logits have the same bits after cutting back to any of the l
     const auto network = open_network(name, way);
     const Rows expected = at_once(network, tokens);
     auto session = network.new_session({.max_tokens = 256});
-    network.prefill(session, part_of(tokens, 0, 200));
     for (Index n = 199; n >= 70; n -= is_emulated(*way.table) ? 43 : 1) {
       INFO("cut to " << n);
-      network.prefill(session, part_of(tokens, session.length(), 200 - session.length()));
+      if (session.length() > 200) session.truncate(200);
+      if (session.length() < 200) {
+        network.prefill(session, part_of(tokens, session.length(), 200 - session.length()));
+      }
       session.truncate(n);
       REQUIRE(session.length() == n);
       const Rows found = copied(network.logits(session, part_of(tokens, n, 3), ql::Logits::all));
@@ -123,14 +125,14 @@ TEST_CASE("Qwen3.5: walking back one token at a time gives the same bits", "[bit
 }
 
 TEST_CASE("Qwen3.5: logits have the same bits without any cache, and with sizes as types", "[bits]") {
-  const std::vector<int> tokens = random_tokens(80, 5);
   for_each_way([&](const Way& way) {
+    const std::vector<int> tokens = random_tokens(is_emulated(*way.table) ? 20 : 80, 5);
     for (const std::string& name : hybrid_checkpoints) {
       const Rows expected = at_once(open_network(name, way), tokens);
       const auto none = open_network<Uncached>(name, way, 40);
       CHECK(first_difference(at_once(none, tokens), expected) == -1);
       CHECK(first_difference(in_steps(none, tokens, 30), expected) == -1);
-      CHECK(first_difference(in_company(none, tokens, 4), expected) == -1);
+      if (!is_emulated(*way.table)) CHECK(first_difference(in_company(none, tokens, 4), expected) == -1);
     }
     const Rows expected = at_once(open_network("qwen3.5-tiny", way), tokens);
     CHECK(first_difference(at_once(open_network<ql::Model<TinyShape>>("qwen3.5-tiny", way), tokens),
@@ -190,7 +192,8 @@ TEST_CASE("Qwen3.5: memory is known beforehand, and state does not grow with the
   (void)network.logits(session, random_tokens(1, 9));
   CHECK(session.bytes() == before);
   const auto state_bytes = [&](Index max_tokens) {
-    const auto empty = network.new_session({.max_tokens = max_tokens, .own_scratch = false, .snapshot_bytes = 0});
+    const auto empty =
+        network.new_session({.max_tokens = max_tokens, .own_scratch = false, .snapshot_bytes = 0});
     return empty.bytes() - empty.kv_capacity_bytes() - max_tokens * static_cast<Index>(sizeof(int));
   };
   CHECK(state_bytes(64) == state_bytes(4096));

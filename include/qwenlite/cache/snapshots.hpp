@@ -19,7 +19,8 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-/// A state of which copies can be taken: snapshot(n) at positions where can_snapshot(n), restore() to go back.
+/// A state of which copies can be taken: snapshot(n) at positions where can_snapshot(n), restore() to go
+/// back.
 template <class State>
 concept SnapshotPolicy = requires(State state, const State view, Index n) {
   { view.can_snapshot(n) } -> std::convertible_to<bool>;

@@ -2,8 +2,8 @@
 //
 // What config.json and generation_config.json say, in Hugging Face words, checked.
 //
-// A ModelConfig that exists describes a dense Qwen3 or Qwen3.5 network this library runs: sizes are positive and
-// bounded (see the limits), head counts divide, and every product of sizes fits Index. Both places for
+// A ModelConfig that exists describes a dense Qwen3 or Qwen3.5 network this library runs: sizes are positive
+// and bounded (see the limits), head counts divide, and every product of sizes fits Index. Both places for
 // text fields are read (top level, or under `text_config`), and both for rotary parameters.
 #pragma once
 

@@ -159,7 +159,7 @@ class Generation {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr bool can_remember = requires(Session& session) { session.remember(); };
+  static constexpr bool can_remember = requires(Session & session) { session.remember(); };
 
   [[nodiscard]] static double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();

@@ -79,8 +79,10 @@ inline void pack_group(const PackArgs& a, Index first, Index columns, std::byte*
     scale[c] = _mm512_set1_ps(norm_scale(a.x + (first + c) * a.x_stride, a.in, a.epsilon));
   }
   for (Index i = 0; i < a.in; i += 32, out += Parts * tile_bytes) {
-    const __m512 low_weight = _mm512_add_ps(normed ? load_some(a.norm_weight, i) : _mm512_setzero_ps(), offset);
-    const __m512 high_weight = _mm512_add_ps(normed ? load_some(a.norm_weight, i + 16) : _mm512_setzero_ps(), offset);
+    const __m512 low_weight =
+        _mm512_add_ps(normed ? load_some(a.norm_weight, i) : _mm512_setzero_ps(), offset);
+    const __m512 high_weight =
+        _mm512_add_ps(normed ? load_some(a.norm_weight, i + 16) : _mm512_setzero_ps(), offset);
     __m512i parts[static_cast<std::size_t>(Parts)][16];
     for (int c = 0; c < 16; ++c) {
       if (c >= columns) {

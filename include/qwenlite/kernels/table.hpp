@@ -29,8 +29,8 @@ inline constexpr Index layout_count = 3;
 }
 
 /// Packs columns [first, last) of x; `first` is a multiple of 16. With a norm weight each column is
-/// RMS-normalised on the way: x * rsqrt(mean(x^2) + epsilon) * (weight + its offset). Columns that only pad the last
-/// group of 16 become zero.
+/// RMS-normalised on the way: x * rsqrt(mean(x^2) + epsilon) * (weight + its offset). Columns that only pad
+/// the last group of 16 become zero.
 struct PackArgs {
   const float* x = nullptr;  ///< [columns, in], row stride x_stride (elements)
   Index x_stride = 0;

@@ -54,9 +54,9 @@ template <class Shape>
 
 /// Normed and rotated queries and keys, values, and where the mixed values go.
 struct AttentionRows {
-  Matrix<float> q;  ///< [tokens, num_attention_heads * head_dim]
-  Matrix<float> k;  ///< [tokens, num_key_value_heads * head_dim]
-  Matrix<float> v;  ///< as k
+  Matrix<float> q;    ///< [tokens, num_attention_heads * head_dim]
+  Matrix<float> k;    ///< [tokens, num_key_value_heads * head_dim]
+  Matrix<float> v;    ///< as k
   Matrix<float> out;  ///< as q
 };
 

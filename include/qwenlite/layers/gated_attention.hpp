@@ -41,7 +41,8 @@ class GatedAttention {
   template <class Pass>
   void forward(const Pass& pass, const Packed& x, const Matrix<float>& out, bool accumulate) const {
     const Index tokens = x.columns;
-    const Matrix<float> query_and_gate = pass.activations.query_and_gate(tokens);  // [tokens, heads * 2 * head_dim]
+    const Matrix<float> query_and_gate =
+        pass.activations.query_and_gate(tokens);         // [tokens, heads * 2 * head_dim]
     const Matrix<float> k = pass.activations.k(tokens);  // [tokens, num_key_value_heads * head_dim]
     const Matrix<float> v = pass.activations.v(tokens);  // as k
     const std::array<Product, 3> qkv{q_proj_.into(query_and_gate), k_proj_.into(k), v_proj_.into(v)};

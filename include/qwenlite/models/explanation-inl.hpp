@@ -39,12 +39,13 @@ inline void add_line(std::string& text, std::string_view name, std::string_view 
 [[nodiscard]] inline std::string network_text(const ModelConfig& config) {
   const Index linear = config.layers_of(LayerType::linear_attention);
   const std::string kinds =
-      linear == 0 ? std::string()
-                  : joined({" (", linear, " Gated DeltaNet, ", config.num_hidden_layers - linear, " attention)"});
+      linear == 0
+          ? std::string()
+          : joined({" (", linear, " Gated DeltaNet, ", config.num_hidden_layers - linear, " attention)"});
   return joined(
-      {config.model_type, ", ", config.num_hidden_layers, " layers", kinds, ", hidden_size ", config.hidden_size, ", ",
-       config.num_attention_heads, " heads on ", config.num_key_value_heads, " of ", config.head_dim,
-       ", intermediate_size ", config.intermediate_size, ", vocab_size ", config.vocab_size,
+      {config.model_type, ", ", config.num_hidden_layers, " layers", kinds, ", hidden_size ",
+       config.hidden_size, ", ", config.num_attention_heads, " heads on ", config.num_key_value_heads, " of ",
+       config.head_dim, ", intermediate_size ", config.intermediate_size, ", vocab_size ", config.vocab_size,
        config.tie_word_embeddings ? ", output matrix tied to the embedding" : ", own output matrix"});
 }
 

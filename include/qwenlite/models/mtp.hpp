@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include <qwenlite/cache/stateless.hpp>
 #include <qwenlite/models/decoder.hpp>
 #include <qwenlite/models/qwen3_5.hpp>
 
@@ -74,10 +75,8 @@ class Mtp<Network>::Session {
         kv_(layout(head.network_, max_tokens), head.network_.kv_format()),
         workspace_(head.network_.ops(), sizes_of(head)),
         joined_(rows_of(head) * 2 * head.network_.sizes().widths.hidden * 4) {
-    workspace_.grow({.rows = rows_of(head),
-                     .stream_rows = rows_of(head),
-                     .sequences = 1,
-                     .max_tokens = max_tokens});
+    workspace_.grow(
+        {.rows = rows_of(head), .stream_rows = rows_of(head), .sequences = 1, .max_tokens = max_tokens});
   }
 
   /// Positions processed so far.
@@ -126,13 +125,14 @@ Mtp<Network>::Mtp(const Network& network, const Weights& scope)
 }
 
 template <class Network>
-auto Mtp<Network>::forward(Session& session, const ConstMatrix<float>& hidden, std::span<const int> next) const
-    -> Results {
+auto Mtp<Network>::forward(Session& session, const ConstMatrix<float>& hidden,
+                           std::span<const int> next) const -> Results {
   const Index rows = hidden.rows();
   const Index width = network_.sizes().widths.hidden;
   require(rows > 0 && rows <= session.rows_of(*this) && std::ssize(next) == rows && hidden.cols() == width,
           "Mtp: found hidden states that do not fit the tokens, the network or its chunk");
-  for (const int id : next) require(id >= 0 && id < network_.vocab_size(), "Mtp: found a token id out of range");
+  for (const int id : next)
+    require(id >= 0 && id < network_.vocab_size(), "Mtp: found a token id out of range");
   const auto& network = network_.decoder();
   const Ops& ops = network_.ops();
   Workspace& space = session.workspace_;

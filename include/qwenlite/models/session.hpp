@@ -84,8 +84,10 @@ class Session {
   }
 
   [[nodiscard]] static State new_state(const DeltaLayout& layout) {
-    if constexpr (std::is_constructible_v<State, const DeltaLayout&>) return State(layout);
-    else return State();
+    if constexpr (std::is_constructible_v<State, const DeltaLayout&>)
+      return State(layout);
+    else
+      return State();
   }
   void cut(Index n);
 
