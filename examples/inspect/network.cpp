@@ -287,6 +287,8 @@ void generate(const Options& options) {
   ql::GenerateOptions how;
   how.max_new_tokens = options.n;
   how.sampling.temperature = 0;
+  how.sampling.repetition_penalty = 1;
+  how.sampling.presence_penalty = 0;
   how.ignore_eos = options.ignore_eos;
   how.prefill_piece = options.run.prefill_piece();
   report.stats = ql::generate(model, session, ids, how, [&](int token) {

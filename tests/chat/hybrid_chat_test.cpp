@@ -69,7 +69,7 @@ TEST_CASE("a conversation with Qwen3.5 equals cold runs and reuses what went bef
     CHECK(found.reply.prompt_tokens == expected.reply.prompt_tokens);
     CHECK(expected.reply.reused_tokens == 0);
     CHECK(found.reply.reused_tokens >= before);
-    CHECK(found.reply.replayed_tokens < 64 + 8);
+    CHECK(found.reply.replayed_tokens < 64 + 16);
     before = found.reply.prompt_tokens - 8;  // the next prompt has no empty think block there
   }
   CHECK(chat.session().length() > 700);

