@@ -45,7 +45,7 @@ struct ActivationWidths {
 
   Index query_and_gate = 0;  ///< 2 * attention where attention has an output gate
   Index other_input = 0;     ///< widest input of products that is none of the above
-  DeltaSizes delta;          ///< zeros where there are no Gated DeltaNet layers
+  DeltaSizes delta{};        ///< zeros where there are no Gated DeltaNet layers
 
   /// Of the inputs of products.
   [[nodiscard]] Index widest() const noexcept {

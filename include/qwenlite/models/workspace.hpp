@@ -22,7 +22,7 @@ struct NetworkSizes {
   Index vocab_size = 0;
   FormatSet formats;  ///< of the layers' weight matrices
   Format head_format = Format::bf16;
-  DeltaLayout delta;  ///< zeros where there are no Gated DeltaNet layers
+  DeltaLayout delta{};  ///< zeros where there are no Gated DeltaNet layers
 };
 
 /// What a workspace has room for.
