@@ -12,7 +12,11 @@ template struct Decoder<Qwen3>;
 template class Model<Qwen3>;
 template class Session<Model<Qwen3>>;
 template class Batch<Model<Qwen3>>;
-template class AnyOf<Model<Qwen3>>;
+template struct Decoder<Qwen3_5>;
+template class Model<Qwen3_5>;
+template class Session<Model<Qwen3_5>>;
+template class Batch<Model<Qwen3_5>>;
+template class AnyOf<Model<Qwen3>, Model<Qwen3_5>>;
 
 }  // namespace QWENLITE_ABI
 }  // namespace qwenlite

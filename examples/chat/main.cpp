@@ -165,7 +165,7 @@ void run(chat::Options& o, chat::Interrupts& interrupts) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Talks with a Qwen3 model.", "chat");
+  CLI::App app("Talks with a Qwen3 or Qwen3.5 model.", "chat");
   chat::Options options;
   add_options(app, options);
   const auto usage = [](const CLI::App&) { return "[OPTIONS] [DIRECTORY]"; };

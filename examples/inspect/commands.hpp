@@ -28,6 +28,7 @@ struct Options {
   std::string positions;  // logits
   std::string at;
   bool all = false;
+  bool mtp = false;
   Index top = 5;
 
   Index n = 16;  // generate

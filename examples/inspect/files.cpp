@@ -52,6 +52,17 @@ Json generation_json(const ql::GenerationDefaults& defaults) {
           {"presence_penalty", shortest(defaults.presence_penalty)}};
 }
 
+/// The Gated DeltaNet layers of a Qwen3.5.
+Json delta_json(const ql::ModelConfig& config) {
+  return {{"linear_attention_layers", config.layers_of(ql::LayerType::linear_attention)},
+          {"linear_num_key_heads", config.linear_num_key_heads},
+          {"linear_num_value_heads", config.linear_num_value_heads},
+          {"linear_key_head_dim", config.linear_key_head_dim},
+          {"linear_value_head_dim", config.linear_value_head_dim},
+          {"linear_conv_kernel_dim", config.linear_conv_kernel_dim},
+          {"mtp_num_hidden_layers", config.mtp_num_hidden_layers}};
+}
+
 Json config_json(const ql::Checkpoint& files) {
   const ql::ModelConfig& config = files.config();
   Json json = {{"model_type", config.model_type},
@@ -69,6 +80,7 @@ Json config_json(const ql::Checkpoint& files) {
                {"rope", rope_json(config.rope)},
                {"generation", generation_json(files.generation_defaults())},
                {"token_count", or_null(files.token_count())}};
+  if (config.model_type == "qwen3_5") json["delta_net"] = delta_json(config);
   json["stop_ids"] = std::vector<int>(files.stop_ids().begin(), files.stop_ids().end());
   json["weight_bytes"] = files.tensors().bytes();
   json["warnings"] = std::vector<std::string>(files.warnings().begin(), files.warnings().end());

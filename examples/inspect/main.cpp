@@ -52,6 +52,7 @@ void add_network_commands(CLI::App& app, Options& options) {
   logits.add_option("--top", options.top, "how many of the largest logits to show (5)")
       ->check(programs::number_in<qwenlite::Index>(0, many));
   logits.add_option("--at", options.at, "ids whose logits to show: 7,9");
+  logits.add_flag("--mtp", options.mtp, "add those of Qwen3.5's multi-token-prediction head");
   CLI::App& generate =
       add_command(app, options, "generate", "greedy continuation of token ids, with measurements", true);
   add_ids(generate, options);
@@ -95,7 +96,7 @@ std::string usage(const CLI::App& command) {
 
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(false);
-  CLI::App app("Looks into a checkpoint directory of Qwen3.", "inspect");
+  CLI::App app("Looks into a checkpoint directory of Qwen3 or Qwen3.5.", "inspect");
   app.require_subcommand(1);
   Options options;
   add_command(app, options, "config", "what config.json and generation_config.json say");

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include <qwenlite/generate/generate.hpp>
+#include <qwenlite/models/mtp.hpp>
 #include <qwenlite/text/tokenizer.hpp>
 
 #include "inspect/commands.hpp"
@@ -114,14 +115,24 @@ class LogitsPrinter {
     }
   }
 
-  void end(double nll_sum) {
+  void print_mean_nll(double nll_sum) {
     const auto count = static_cast<Index>(request_.ids.size()) - 1;
     const double mean = nll_sum / static_cast<double>(count);
     if (options_.json) {
-      std::cout << "],\"mean_nll\":" << (count > 0 ? json_value(mean) : "null") << "}\n";
+      std::cout << "],\"mean_nll\":" << (count > 0 ? json_value(mean) : "null");
     } else if (count > 0) {
       std::cout << "mean negative log likelihood of the ids: " << mean << '\n';
     }
+  }
+
+  /// What is printed from here on is by the multi-token-prediction head.
+  void begin_predictions() {
+    std::cout << (options_.json ? ",\"mtp\":[" : "multi-token prediction of the token after the next:\n");
+    separator_ = "";
+  }
+
+  void end() {
+    if (options_.json) std::cout << (options_.mtp ? "]}\n" : "}\n");
   }
 
  private:
@@ -141,6 +152,35 @@ class LogitsPrinter {
   const LogitsRequest& request_;
   const char* separator_ = "";
 };
+
+/// Runs the multi-token-prediction head over all ids; the last is followed by `next`.
+template <class Network>
+void predict(const Network& network, const ql::Checkpoint& files, const LogitsRequest& request, int next,
+             LogitsPrinter& printer) {
+  if constexpr (std::is_base_of_v<ql::Qwen3_5Family, typename Network::Shape>) {
+    const ql::Mtp<Network> head(network, files);
+    const auto count = static_cast<Index>(request.ids.size());
+    std::vector<int> following(request.ids.begin() + 1, request.ids.end());
+    following.push_back(next);
+    auto session = network.new_session({.max_tokens = count});
+    typename ql::Mtp<Network>::Session own(head, count);
+    auto wanted = request.positions.begin();
+    for (Index first = 0; first < count; first += network.chunk()) {
+      const auto rows = at(std::min(network.chunk(), count - first));
+      const auto hidden =
+          network.hidden(session, std::span(request.ids).subspan(at(first), rows), ql::Logits::all);
+      const auto results = head.forward(own, hidden, std::span(following).subspan(at(first), rows));
+      for (; wanted != request.positions.end() && *wanted < first + hidden.rows(); ++wanted) {
+        const float* logits = results.logits.data() + (*wanted - first) * results.logits.outerStride();
+        const std::span<const float> row(logits, at(network.vocab_size()));
+        printer.print(*wanted, row, log_sum_exp(row));
+      }
+    }
+  } else {
+    throw ql::Error(ql::ErrorCode::unsupported, "--mtp", network.config().model_type,
+                    "a network with a head for multi-token prediction");
+  }
+}
 
 Index peak_rss_bytes() {
   rusage usage{};
@@ -207,6 +247,7 @@ void show_logits(const Options& options) {
   LogitsPrinter printer(options, request);
   auto wanted = request.positions.begin();
   double nll_sum = 0;
+  int next = 0;  // greedy, after the last id
   for (Index first = 0; first < count; first += *bounded.run.chunk) {
     const Index rows = std::min(*bounded.run.chunk, count - first);
     const auto logits =
@@ -214,6 +255,7 @@ void show_logits(const Options& options) {
     for (Index r = 0; r < rows; ++r) {
       const std::span<const float> row(logits.data() + r * logits.outerStride(), at(model.vocab_size()));
       const Index position = first + r;
+      next = static_cast<int>(std::max_element(row.begin(), row.end()) - row.begin());
       const bool shown = wanted != request.positions.end() && *wanted == position;
       if (!shown && position + 1 == count) continue;
       const double log_sum = log_sum_exp(row);
@@ -224,7 +266,12 @@ void show_logits(const Options& options) {
       ++wanted;
     }
   }
-  printer.end(nll_sum);
+  printer.print_mean_nll(nll_sum);
+  if (options.mtp) {
+    printer.begin_predictions();
+    model.visit([&](const auto& network) { predict(network, files, request, next, printer); });
+  }
+  printer.end();
 }
 
 void generate(const Options& options) {
@@ -240,6 +287,8 @@ void generate(const Options& options) {
   ql::GenerateOptions how;
   how.max_new_tokens = options.n;
   how.sampling.temperature = 0;
+  how.sampling.repetition_penalty = 1;
+  how.sampling.presence_penalty = 0;
   how.ignore_eos = options.ignore_eos;
   how.prefill_piece = options.run.prefill_piece();
   report.stats = ql::generate(model, session, ids, how, [&](int token) {

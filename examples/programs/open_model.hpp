@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The networks of the programs. `--kv none` is another type of network (it recomputes everything), so two
-// are compiled in and chosen from at run time.
+// The networks of the programs. `--kv none` is another type of network (it recomputes everything), so two of
+// each family are compiled in and chosen from at run time.
 #pragma once
 
 #include <iostream>
@@ -10,13 +10,16 @@
 #include <qwenlite/cache/kv_cache.hpp>
 #include <qwenlite/models/any_model.hpp>
 #include <qwenlite/models/qwen3.hpp>
+#include <qwenlite/models/qwen3_5.hpp>
 
 #include "programs/run_options.hpp"
 
 namespace programs {
 
 using ProgramModel =
-    qwenlite::AnyOf<qwenlite::Model<qwenlite::Qwen3>, qwenlite::Model<qwenlite::Qwen3, qwenlite::NoCache>>;
+    qwenlite::AnyOf<qwenlite::Model<qwenlite::Qwen3>, qwenlite::Model<qwenlite::Qwen3, qwenlite::NoCache>,
+                    qwenlite::Model<qwenlite::Qwen3_5>,
+                    qwenlite::Model<qwenlite::Qwen3_5, qwenlite::NoCache>>;
 
 /// Not all kernels round the inputs of products; then what was asked for is not what is done.
 inline void tell_unused_precision(const ProgramModel& model) {

@@ -20,6 +20,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -122,6 +123,8 @@ struct ChatReply {
   bool thinking_closed_by_budget = false;
   Index prompt_tokens = 0;  ///< of the whole conversation
   Index reused_tokens = 0;  ///< of them, held by the session already; the others were computed
+  /// Of the reused, processed again all the same: recurrent state can go back only to places it remembers.
+  Index replayed_tokens = 0;
   Reuse reuse = Reuse::all;
   Index dropped_messages = 0;  ///< the oldest ones, taken out of the conversation
   GenerateStats generate;      ///< generated_tokens includes those that closed a think block
@@ -233,6 +236,7 @@ class ChatSession {
   }
   [[nodiscard]] PromptRoom room() const noexcept;
   [[nodiscard]] Held held(std::span<const int> prompt, bool dropped) const;
+  [[nodiscard]] Index before_reply(std::span<const int> prompt) const;
   [[nodiscard]] GenerateOptions reply_options(const std::stop_token& cancel, bool inside_think) const;
   GenerateStats run(IncomingReply& incoming, std::vector<int> input, GenerateOptions options);
   [[nodiscard]] std::optional<FinishReason> end_after_closing(const IncomingReply& incoming,
@@ -321,11 +325,16 @@ ChatReply ChatSession<Model>::send_messages(std::vector<Message> added, ReplyCal
                          {.stop_strings = options_.stop_strings, .tools = options_.tools},
                          options_.thinking_budget, on_delta);
   const EitherStop stop(cancel, options_.generate.cancel);
-  session_.truncate(known.tokens);
+  if constexpr (std::is_void_v<decltype(session_.truncate(known.tokens))>) {
+    session_.truncate(known.tokens);
+  } else {
+    reply.replayed_tokens = session_.truncate(known.tokens);
+  }
   last_prompt_ = reply.prompt_tokens;
   const auto rest = tokens.subspan(static_cast<std::size_t>(known.tokens));
-  reply.generate =
-      run(incoming, {rest.begin(), rest.end()}, reply_options(stop.token(), incoming.inside_think()));
+  GenerateOptions how = reply_options(stop.token(), incoming.inside_think());
+  how.remember_after = std::max<Index>(0, before_reply(tokens) - known.tokens);
+  reply.generate = run(incoming, {rest.begin(), rest.end()}, std::move(how));
   incoming.finish();
 
   reply.end = incoming.stopped() ? ReplyEnd::stop_string : reply_end(reply.generate.finish_reason);
@@ -372,6 +381,16 @@ auto ChatSession<Model>::held(std::span<const int> prompt, bool dropped) const -
   return result;
 }
 
+/// Tokens of a prompt before its last <|im_start|>, which opens the reply: the next turn's prompt begins with
+/// them, whatever its template makes of the reply. 0 where there is no such token.
+template <ChatModel Model>
+Index ChatSession<Model>::before_reply(std::span<const int> prompt) const {
+  const std::optional<int> opening = tokenizer_->token_to_id("<|im_start|>");
+  if (!opening) return 0;
+  const auto found = std::find(prompt.rbegin(), prompt.rend(), *opening);
+  return found == prompt.rend() ? 0 : prompt.rend() - found - 1;
+}
+
 template <ChatModel Model>
 GenerateOptions ChatSession<Model>::reply_options(const std::stop_token& cancel, bool inside_think) const {
   GenerateOptions options = options_.generate;
@@ -398,6 +417,7 @@ GenerateStats ChatSession<Model>::run(IncomingReply& incoming, std::vector<int> 
     if (incoming.ended() || !incoming.out_of_budget()) return stats;
     input.assign(1, stats.last_token);
     options.progress = {};
+    options.remember_after = 0;
   }
   const std::vector<int> closing = incoming.close_think_block();
   input.insert(input.end(), closing.begin(), closing.end());

@@ -78,11 +78,27 @@ TEST_CASE("the Qwen3 checkpoints of the test data open, and a Qwen3 network uses
   CHECK(yarn.config().rope.original_max_position_embeddings == 256);
 }
 
-TEST_CASE("another family is refused by its config, not by its tensors") {
+TEST_CASE("the Qwen3.5 checkpoints of the test data open, in both forms of their files") {
   for (const char* name : {"qwen3.5-tiny", "qwen3.5-tiny-gqa"}) {
-    expect_error(ErrorCode::unsupported, {name, "config.json", "model_type", "'qwen3_5_text'", "'qwen3'"},
-                 [&] { Checkpoint{test_data(name)}; });
+    INFO(name);
+    const Checkpoint files(test_data(name));
+    CHECK(files.config().model_type == "qwen3_5");
+    CHECK(files.config().layers_of(LayerType::linear_attention) == 6);
+    CHECK(files.config().layer_types[3] == LayerType::full_attention);
+    CHECK(files.config().linear_conv_kernel_dim == 4);
+    CHECK(files.config().rope.partial_rotary_factor == 0.25);
+    CHECK(stop_ids(files) == std::vector<int>{510});
+    CHECK(files.warnings().empty());
   }
+  CHECK(Checkpoint(test_data("qwen3.5-tiny")).config().mtp_num_hidden_layers == 1);
+  CHECK(Checkpoint(test_data("qwen3.5-tiny-gqa")).config().linear_num_value_heads == 8);
+}
+
+TEST_CASE("another family is refused by its config, not by its tensors") {
+  const TempDirectory place;
+  place.write("config.json", R"({"model_type": "qwen3_5_moe_text"})");
+  expect_error(ErrorCode::unsupported, {"config.json", "model_type", "'qwen3_5_moe_text'", "'qwen3'"},
+               [&] { Checkpoint{place.path()}; });
 }
 
 TEST_CASE("what is missing is named") {

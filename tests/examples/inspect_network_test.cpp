@@ -187,3 +187,44 @@ TEST_CASE("inspect says what is wrong with ids") {
   check_failure("inspect", {"logits", tiny(), "--ids", "@/no/such/file.json"}, {"/no/such/file.json"});
   check_failure("inspect", {"generate", tiny(), "--ids", "1", "--n", "4096"}, {"4097", "4096"});
 }
+
+TEST_CASE("inspect: every command takes a Qwen3.5 directory, and logits its prediction head") {
+  const std::string directory = std::string(QWENLITE_TEST_DATA) + "/checkpoints/qwen3.5-tiny";
+  const Json g = Json::parse(read_file(directory + "/golden.json"));
+  const auto sample = g["vocab_sample"].get<std::vector<int>>();
+  for (const char* kv : {"f32", "none"}) {
+    for (const Json& prompt : g["prompts"]) {
+      if (prompt["length"].get<int>() > 65) continue;
+      const auto ids = prompt["ids"].get<std::vector<int>>();
+      const auto positions = prompt["mtp"]["positions"].get<std::vector<int>>();
+      INFO("prompt of " << ids.size() << " ids, " << kv);
+      const Json r = run_json(
+          "inspect", {"logits", directory, "--ids", joined(ids), "--positions", joined(positions), "--at",
+                      joined(sample), "--mtp", "--precision", "exact", "--kv", kv, "--chunk", "40"});
+      REQUIRE(r["mtp"].size() == positions.size());
+      for (const char* which : {"positions", "mtp"}) {
+        const bool head = std::string(which) == "mtp";
+        const Json& expected = head ? prompt["mtp"] : prompt;
+        double worst = 0;
+        for (std::size_t i = 0; i < positions.size(); ++i) {
+          if (!head && prompt["positions"] != prompt["mtp"]["positions"]) break;
+          const Json& p = r[which][i];
+          CHECK(p["position"] == positions[i]);
+          CHECK(p["top"][0][0] == expected["argmax"][i]);
+          for (std::size_t j = 0; j < sample.size(); ++j) {
+            worst =
+                std::max(worst, std::abs(p["at"][j].get<double>() - expected["logits"][i][j].get<double>()));
+          }
+        }
+        CHECK(worst <= limit(g, head ? "mtp_logit_max_abs" : "logit_max_abs"));
+      }
+      CHECK(run_json("inspect", {"generate", directory, "--ids", joined(ids), "--n", "16", "--ignore-eos",
+                                 "--precision", "exact", "--kv", kv})["ids"] == prompt["greedy_ids"]);
+    }
+  }
+  CHECK(run_json("inspect", {"config", directory})["model_type"] == "qwen3_5");
+  CHECK(run_json("inspect", {"trace", directory, "--ids", "1,2,3"}).contains("final_norm"));
+  CHECK(run_json("inspect", {"explain", directory})["network"].get<std::string>().find("Gated DeltaNet") !=
+        std::string::npos);
+  CHECK(run("inspect", {"logits", tiny(), "--ids", "1", "--mtp"}).status == 1);
+}

@@ -122,6 +122,10 @@ struct Problem {
     op.norm_and_rotate(rows_at(wide, tokens), head_dim, norm(head_dim),
                        Angles{turns.data(), turns.data() + tokens * 8, 8});
     keep(wide);
+    std::vector<float> queries(static_cast<std::size_t>(tokens * width / 2));
+    op.take_queries(read_only(x, tokens), 16, rows_at(queries, tokens));
+    op.apply_gates(read_only(x, tokens), 16, rows_at(queries, tokens));
+    keep(queries);
     std::vector<int> ids;
     for (Index t = 0; t < tokens; ++t) ids.push_back(static_cast<int>(t * 7 % rows));
     op.embed(matrix(), ids, rows_at(wide, tokens));
@@ -190,6 +194,9 @@ void wrong_rope(float* x, Index rotary_dim, const float* cos, const float* sin) 
 void wrong_silu_mul(const float* gate, const float* up, float* out, Index n) {
   right().silu_mul(gate, up, out, n);
   out[0] *= 1.1F;
+}
+void wrong_sigmoid_mul(const float* gate, const float* x, float* out, Index n) {
+  right().sigmoid_mul(x, gate, out, n);
 }
 void wrong_decode_row(Format format, const std::byte* row, Index n, float* out) {
   right().decode_row(format, row, n, out);
@@ -275,6 +282,9 @@ TEST_CASE("checked operations: a fault is caught and named") {
       {"rope",
        [](KernelTable& t) { t.rope = wrong_rope; },
        {"rotary embedding [21, 96] in heads of 32", "head 0, dimension 0"}},
+      {"sigmoid",
+       [](KernelTable& t) { t.sigmoid_mul = wrong_sigmoid_mul; },
+       {"output gates of 3 heads", "head 0, dimension 0"}},
       {"silu",
        [](KernelTable& t) { t.silu_mul = wrong_silu_mul; },
        {"gated matmul of bf16 weights", "token 0, weight row "}},

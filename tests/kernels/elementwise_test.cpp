@@ -30,6 +30,10 @@ struct StoredVector {
   }
 };
 
+double sigmoid(float gate) {
+  return 1 / (1 + std::exp(-static_cast<double>(gate)));
+}
+
 double silu_times(float gate, float up) {
   const auto g = static_cast<double>(gate);
   return g / (1 + std::exp(-g)) * static_cast<double>(up);
@@ -70,6 +74,58 @@ TEST_CASE("rms_norm: agrees with double, in place too") {
           CHECK(same_bits(in_place.floats(), out.floats(), n));
         }
       }
+    }
+  }
+}
+
+TEST_CASE("rms_norm: an offset is added to the weight in float32") {
+  for (const KernelTable* t : runnable_tables()) {
+    for (const Format format : {Format::bf16, Format::f16, Format::f32}) {
+      INFO(t->name << " " << name_of(format));
+      for (const Index n : sizes) {
+        StoredVector weight(format, random_floats(n, 2, 0.01F), n % 2);
+        weight.view.offset = 1;
+        const std::vector<float> x = random_floats(n, static_cast<unsigned>(n));
+        double squares = 0;
+        for (const float v : x) squares += static_cast<double>(v) * static_cast<double>(v);
+        const double scale = 1 / std::sqrt(squares / static_cast<double>(n) + 1e-6);
+        std::vector<float> out(x.size());
+        t->rms_norm(x.data(), weight.view, 1e-6F, out.data());
+        double worst = 0;
+        for (Index i = 0; i < n; ++i) {
+          const double w = 1 + static_cast<double>(qwenlite::decode(format, weight.view.data, i));
+          const double expected = static_cast<double>(x[static_cast<std::size_t>(i)]) * scale * w;
+          worst = std::max(worst, std::abs(static_cast<double>(out[static_cast<std::size_t>(i)]) - expected) /
+                                      (std::abs(expected) + 1e-30));
+        }
+        CHECK(worst < 1e-6);  // rounded to bf16, 1 + weight would be off by 0.004
+      }
+    }
+  }
+}
+
+TEST_CASE("sigmoid_mul: agrees with double, saturates, any size, in place") {
+  for (const KernelTable* t : runnable_tables()) {
+    INFO(t->name);
+    std::vector<float> gate = {0.0F, -0.0F, 1e4F, 88.0F, 3e38F, -104.0F, -1e4F, -3e38F};
+    for (float g = -80.0F; g < 100.0F; g += 0.0137F) gate.push_back(g);
+    const std::vector<float> x = random_floats(static_cast<Index>(gate.size()), 63);
+    std::vector<float> out(gate.size());
+    t->sigmoid_mul(gate.data(), x.data(), out.data(), static_cast<Index>(gate.size()));
+    double worst = 0;
+    for (std::size_t i = 0; i < gate.size(); ++i) {
+      const double expected = sigmoid(gate[i]) * static_cast<double>(x[i]);
+      worst =
+          std::max(worst, std::abs(static_cast<double>(out[i]) - expected) / (std::abs(expected) + 1e-36));
+    }
+    CHECK(worst < 5e-7);
+    for (const Index n : sizes) {
+      GuardedMemory gates(n * 4);
+      GuardedMemory values(n * 4);
+      std::memcpy(gates.data(), gate.data(), static_cast<std::size_t>(n) * 4);
+      std::memcpy(values.data(), x.data(), static_cast<std::size_t>(n) * 4);
+      t->sigmoid_mul(gates.floats(), values.floats(), values.floats(), n);
+      CHECK(same_bits(values.floats(), out.data(), n));
     }
   }
 }

@@ -44,11 +44,20 @@ class RandomWeights {
       value = store(static_cast<float>(offset + scale * normal(random_)), dtype);
     }
     const std::string shape =
-        rows == 1 ? std::to_string(cols) : std::to_string(rows) + "," + std::to_string(cols);
+        rows == 1 ? std::to_string(cols) : std::to_string(rows) + middle_ + "," + std::to_string(cols);
     header_ += (header_.empty() ? "{" : ",") + ("\"" + name + "\":{\"dtype\":\"") +
                std::string(qwenlite::name_of(dtype)) + "\",\"shape\":[" + shape + "],\"data_offsets\":[" +
                std::to_string(begin) + "," + std::to_string(data_.size()) + "]}";
     return tables_.emplace(name, std::move(table)).first->second;
+  }
+
+  /// The weight [channels, 1, kernel] of a depthwise convolution.
+  const Table& add_depthwise(const std::string& name, Index channels, Index kernel, qwenlite::DType dtype,
+                             double scale) {
+    middle_ = ",1";
+    const Table& table = add(name, channels, kernel, dtype, scale);
+    middle_ = "";
+    return table;
   }
 
   [[nodiscard]] const Table& operator[](const std::string& name) const { return tables_.at(name); }
@@ -86,6 +95,7 @@ class RandomWeights {
 
   std::mt19937 random_;
   std::string header_;
+  std::string middle_;  // of the next tensor's shape
   std::vector<unsigned char> data_;
   std::vector<unsigned char> file_;
   std::map<std::string, Table> tables_;

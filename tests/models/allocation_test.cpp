@@ -77,12 +77,13 @@ void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
   released(memory);
 }
 
-TEST_CASE("decode steps after the first allocate nothing") {
+TEMPLATE_TEST_CASE("decode steps after the first allocate nothing", "", ql::Qwen3, ql::Qwen3_5) {
+  const std::string name = std::is_same_v<TestType, ql::Qwen3> ? "qwen3-tiny" : "qwen3.5-tiny";
   const long at_start = allocations;
   for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
     INFO(table->name);
-    const ql::Model<ql::Qwen3> model(ql::Checkpoint(checkpoint_path("qwen3-tiny")),
-                                     {.threads = 2, .kernels = table, .chunk = 32});
+    const ql::Model<TestType> model(ql::Checkpoint(checkpoint_path(name)),
+                                    {.threads = 2, .kernels = table, .chunk = 32});
     auto session = model.new_session({.max_tokens = 256});
     model.prefill(session, random_tokens(60, 1));
     const std::vector<int> tokens = random_tokens(100, 2);
@@ -94,12 +95,13 @@ TEST_CASE("decode steps after the first allocate nothing") {
   CHECK(allocations > at_start);  // the counter counts
 }
 
-TEST_CASE("a batch of decode steps allocates nothing once it has run") {
-  const ql::Model<ql::Qwen3> model(ql::Checkpoint(checkpoint_path("qwen3-tiny")), {.threads = 2});
-  std::vector<ql::Model<ql::Qwen3>::Session> sessions;
+TEMPLATE_TEST_CASE("a batch of decode steps allocates nothing once it has run", "", ql::Qwen3, ql::Qwen3_5) {
+  const std::string name = std::is_same_v<TestType, ql::Qwen3> ? "qwen3-tiny" : "qwen3.5-tiny";
+  const ql::Model<TestType> model(ql::Checkpoint(checkpoint_path(name)), {.threads = 2});
+  std::vector<typename ql::Model<TestType>::Session> sessions;
   for (int i = 0; i < 4; ++i)
     sessions.push_back(model.new_session({.max_tokens = 128, .own_scratch = false}));
-  ql::Model<ql::Qwen3>::Batch batch(model, {.sequences = 4, .max_tokens = 128});
+  typename ql::Model<TestType>::Batch batch(model, {.sequences = 4, .max_tokens = 128});
   const std::vector<int> tokens = random_tokens(80, 2);
   long before = 0;
   for (Index t = 0; t < 70; ++t) {

@@ -38,7 +38,8 @@ void faulty_matmul(const ql::kernels::MatmulArgs& a) {
   if (a.in == 128) a.out[0] += 0.25F;
 }
 
-Rows run(const Dense& model, const std::vector<int>& tokens) {
+template <class Network>
+Rows run(const Network& model, const std::vector<int>& tokens) {
   auto session = model.new_session({.max_tokens = 128});
   Rows rows = copied(model.logits(session, part_of(tokens, 0, 70), ql::Logits::all));
   for (Index t = 70; t < 73; ++t) {
@@ -68,6 +69,31 @@ TEST_CASE("checked networks pass on right kernels and give the same bits") {
       }
     }
   }
+}
+
+TEST_CASE("a checked Qwen3.5 passes on right kernels, and names a faulty one") {
+  const std::vector<int> tokens = random_tokens(73, 2);
+  using Hybrid = ql::Model<ql::Qwen3_5>;
+  for (const std::string& name : hybrid_checkpoints) {
+    const ql::Checkpoint files(checkpoint_path(name));
+    for (const ql::kernels::KernelTable* table : ql::kernels::supported()) {
+      INFO(name << " " << table->name);
+      ql::OpenOptions options{.threads = 2, .kernels = table, .chunk = 64};
+      const Rows expected = run(Hybrid(files, options), tokens);
+      options.check = true;
+      Rows found;
+      REQUIRE_NOTHROW(found = run(Hybrid(files, options), tokens));
+      CHECK(first_difference(found, expected) == -1);
+    }
+  }
+  ql::kernels::KernelTable table = right();
+  table.sigmoid_mul = [](const float* gate, const float* x, float* out, Index n) {
+    right().silu_mul(gate, x, out, n);
+  };
+  const Hybrid model(ql::Checkpoint(checkpoint_path("qwen3.5-tiny")),
+                     {.threads = 1, .kernels = &table, .check = true});
+  auto session = model.new_session({.max_tokens = 64});
+  CHECK_THROWS_WITH(model.prefill(session, random_tokens(5, 1)), has_text("output gates of 4 heads"));
 }
 
 TEST_CASE("a network on a faulty kernel names it and leaves the session as it was") {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <qwenlite/models/mtp.hpp>
+
 #include "models/tiny_models.hpp"
 
 namespace ql = qwenlite;
@@ -12,7 +14,8 @@ using namespace models_test;
 
 namespace {
 
-using Networks = ql::AnyOf<ql::Model<ql::Qwen3>, ql::Model<ql::Qwen3, ql::NoCache>>;
+using Networks = ql::AnyOf<ql::Model<ql::Qwen3>, ql::Model<ql::Qwen3, ql::NoCache>, ql::Model<ql::Qwen3_5>,
+                           ql::Model<ql::Qwen3_5, ql::NoCache>>;
 
 enum class Cache { f32, none, bf16 };
 
@@ -153,7 +156,7 @@ void run_prompts(const Networks& network, const Json& golden, Cache cache, bool 
 }  // namespace
 
 TEST_CASE("tiny checkpoints give the stored results", "[golden]") {
-  const std::string name = GENERATE(from_range(dense_checkpoints));
+  const std::string name = GENERATE(from_range(all_checkpoints));
   const Cache cache = GENERATE(Cache::f32, Cache::none, Cache::bf16);
   const Json golden = golden_of(name);
   for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
@@ -167,7 +170,7 @@ TEST_CASE("tiny checkpoints give the stored results", "[golden]") {
 }
 
 TEST_CASE("tiny checkpoints give the stored results, all prompts on emulated AMX too", "[.][thorough]") {
-  const std::string name = GENERATE(from_range(dense_checkpoints));
+  const std::string name = GENERATE(from_range(all_checkpoints));
   const Cache cache = GENERATE(Cache::f32, Cache::none, Cache::bf16);
   const ql::Precision precision = GENERATE(ql::Precision::exact, ql::Precision::bf16);
   const Json golden = golden_of(name);
@@ -179,7 +182,7 @@ TEST_CASE("tiny checkpoints give the stored results, all prompts on emulated AMX
 }
 
 TEST_CASE("a trace shows the stored layer outputs, under their names", "[golden]") {
-  const std::string name = GENERATE(from_range(dense_checkpoints));
+  const std::string name = GENERATE(from_range(all_checkpoints));
   const Cache cache = GENERATE(Cache::f32, Cache::none);
   const Json golden = golden_of(name);
   for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
@@ -197,17 +200,20 @@ TEST_CASE("a trace shows the stored layer outputs, under their names", "[golden]
         REQUIRE(rows.rows() == static_cast<Index>(ids.size()));
         const float* last = rows.data() + (rows.rows() - 1) * rows.outerStride();
         if (seen.ends_with(".output")) {
-          const std::size_t layer = static_cast<std::size_t>(std::stoi(std::string(seen.substr(13))));
+          const std::string_view number = seen.substr(seen.find(".layers.") + 8);
+          const std::size_t layer = static_cast<std::size_t>(std::stoi(std::string(number)));
           compare_hidden(last, golden, prompt["last_layer_outputs"].at(layer), worst);
         }
         if (seen == "final_norm") compare_hidden(last, golden, prompt["last_hidden"], worst);
         if (seen == "logits") traced_logits = copied(rows);
       });
       CHECK(worst.hidden_max_abs <= golden["tolerance"]["float32"]["limit"]["hidden_max_abs"].get<double>());
+      // As in the checkpoint, and in the reference program.
+      const std::string scope = name == "qwen3.5-tiny" ? "model.language_model.layers." : "model.layers.";
       std::vector<std::string> expected{"embedding"};
       for (std::size_t i = 0; i < prompt["last_layer_outputs"].size(); ++i) {
         for (const char* leaf : {"mixer", "mlp", "output"}) {
-          expected.push_back("model.layers." + std::to_string(i) + "." + leaf);
+          expected.push_back(scope + std::to_string(i) + "." + leaf);
         }
       }
       expected.insert(expected.end(), {"logits", "final_norm"});
@@ -218,4 +224,61 @@ TEST_CASE("a trace shows the stored layer outputs, under their names", "[golden]
       REQUIRE(first_difference(plain, traced_logits) == -1);
     }
   }
+}
+
+TEST_CASE("the multi-token-prediction head gives the stored logits", "[golden]") {
+  const Json golden = golden_of("qwen3.5-tiny");
+  const auto sample = golden["vocab_sample"].get<std::vector<int>>();
+  const ql::Checkpoint files(checkpoint_path("qwen3.5-tiny"));
+  using Network = ql::Model<ql::Qwen3_5>;
+  for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
+    for (const ql::Precision precision : {ql::Precision::exact, ql::Precision::bf16}) {
+      INFO(table->name << ", " << ql::name_of(precision));
+      const Network network(
+          files,
+          {.threads = 1, .precision = precision, .kernels = table, .kv = ql::KvFormat::f32, .chunk = 64});
+      const ql::Mtp<Network> head(network, files);
+      Deviations worst;
+      int mistakes = 0;
+      for (const Json& prompt : golden["prompts"]) {
+        if (prompt["length"].get<Index>() > longest_prompt(*table, precision, Cache::f32)) continue;
+        const auto ids = prompt["ids"].get<std::vector<int>>();
+        auto next = ids;
+        next.push_back(prompt["mtp"]["next_id"].get<int>());
+        auto session = network.new_session({.max_tokens = 320});
+        const Rows hidden = copied(network.hidden(session, ids, ql::Logits::all));
+        ql::Mtp<Network>::Session own(head, 320);
+        Rows logits;
+        for (Index at = 0; at < std::ssize(ids); at += 50) {  // in pieces
+          const Index rows = std::min<Index>(50, std::ssize(ids) - at);
+          std::vector<float> states;
+          for (Index r = 0; r < rows; ++r) {
+            const auto& row = hidden[static_cast<std::size_t>(at + r)];
+            states.insert(states.end(), row.begin(), row.end());
+          }
+          const ql::ConstMatrix<float> block(states.data(), rows, 64, Eigen::OuterStride<>(64));
+          const auto results = head.forward(own, block, part_of(next, at + 1, rows));
+          CHECK(results.hidden.cols() == 64);
+          for (auto& row : copied(results.logits)) logits.push_back(std::move(row));
+        }
+        const Json& stored = prompt["mtp"];
+        for (std::size_t i = 0; i < stored["positions"].size(); ++i) {
+          const auto& row = logits.at(stored["positions"][i].get<std::size_t>());
+          compare_row(row, sample, stored["logits"][i], worst);
+          mistakes += argmax(row) != stored["argmax"][i].get<int>() ? 1 : 0;
+        }
+      }
+      const bool float32 = is_float32(*table, precision, Cache::f32);
+      const Json& limit = golden["tolerance"][float32 ? "float32" : "bf16_activations"]["limit"];
+      CHECK(worst.logit_max_abs <= limit["mtp_logit_max_abs"].get<double>());
+      CHECK(worst.logit_row_relative_rms <= limit["mtp_logit_row_relative_rms"].get<double>());
+      if (float32) CHECK(mistakes == 0);
+    }
+  }
+}
+
+TEST_CASE("a checkpoint without a head for multi-token prediction says so") {
+  const ql::Checkpoint files(checkpoint_path("qwen3.5-tiny-gqa"));
+  const ql::Model<ql::Qwen3_5> network(files, {.threads = 1});
+  CHECK_THROWS_WITH((ql::Mtp<ql::Model<ql::Qwen3_5>>(network, files)), has_text("mtp_num_hidden_layers"));
 }

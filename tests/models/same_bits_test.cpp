@@ -3,7 +3,7 @@
 // The logits of a sequence have the same bits alone or beside others, in any chunks, token by token, after
 // cutting back, on any number of threads, and in any cache of the same format.
 #include "../../examples/block_cache.hpp"
-#include "models/tiny_models.hpp"
+#include "models/ways.hpp"
 
 namespace ql = qwenlite;
 using namespace models_test;
@@ -26,70 +26,12 @@ struct TinyShape : ql::Qwen3Family {
   ql::Runtime vocab_size;
 };
 
-struct Way {
-  const ql::kernels::KernelTable* table;
-  ql::Precision precision;
-};
-
-/// Calls f for every instruction set in both precisions.
-template <class F>
-void for_each_way(const F& f) {
-  for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
-    for (const ql::Precision precision : {ql::Precision::exact, ql::Precision::bf16}) {
-      INFO(table->name << ", " << ql::name_of(precision));
-      f(Way{table, precision});
-    }
-  }
-}
-
 template <class Network = ql::Model<ql::Qwen3>>
 Network open_network(const Way& way, Index chunk = 512, int threads = 1,
                      ql::KvFormat format = ql::KvFormat::bf16) {
   return Network(
       ql::Checkpoint(checkpoint_path(checkpoint)),
       {.threads = threads, .precision = way.precision, .kernels = way.table, .kv = format, .chunk = chunk});
-}
-
-/// Logits of all tokens, fed in one call.
-template <class Network>
-Rows at_once(const Network& network, const std::vector<int>& tokens) {
-  auto session = network.new_session({.max_tokens = 2048});
-  return copied(network.logits(session, tokens, ql::Logits::all));
-}
-
-/// Logits of all tokens, fed in calls of `step` tokens.
-template <class Network>
-Rows in_steps(const Network& network, const std::vector<int>& tokens, Index step) {
-  auto session = network.new_session({.max_tokens = 2048});
-  Rows rows;
-  for (Index at = 0; at < std::ssize(tokens); at += step) {
-    const Index count = std::min(step, std::ssize(tokens) - at);
-    for (auto& row : copied(network.logits(session, part_of(tokens, at, count), ql::Logits::all))) {
-      rows.push_back(std::move(row));
-    }
-  }
-  return rows;
-}
-
-/// Logits of `tokens` as one of eight sequences of one forward; the others differ in length and history.
-template <class Network>
-Rows in_company(const Network& network, const std::vector<int>& tokens, Index place) {
-  std::vector<typename Network::Session> sessions;
-  for (int i = 0; i < 8; ++i)
-    sessions.push_back(network.new_session({.max_tokens = 512, .own_scratch = false}));
-  typename Network::Batch batch(network);
-  for (Index i = 0; i < 8; ++i) {
-    auto& session = sessions[static_cast<std::size_t>(i)];
-    if (i == place) {
-      batch.add(session, tokens, ql::Logits::all);
-      continue;
-    }
-    const auto seed = static_cast<unsigned>(100 + i);
-    if (i % 2 == 0) network.prefill(session, random_tokens(7 * i + 60, seed));
-    batch.add(session, random_tokens(i % 3 == 0 ? 1 : 11 * i, seed + 50), ql::Logits::last);
-  }
-  network.forward(batch);
-  return copied(batch.logits(place));
 }
 
 }  // namespace

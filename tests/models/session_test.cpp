@@ -13,6 +13,7 @@ namespace {
 
 using Dense = ql::Model<ql::Qwen3>;
 using Uncached = ql::Model<ql::Qwen3, ql::NoCache>;
+using Hybrid = ql::Model<ql::Qwen3_5>;
 
 static_assert(std::is_copy_constructible_v<Dense> && std::is_nothrow_move_constructible_v<Dense>);
 static_assert(std::is_move_constructible_v<Dense::Session> && !std::is_copy_constructible_v<Dense::Session>);
@@ -239,6 +240,28 @@ TEST_CASE("AnyOf keeps sessions of its networks apart") {
   CHECK_THROWS_AS(
       (ql::open_as<Networks>(tiny("qwen3-tiny"), {.threads = 1}, [](const auto&) { return false; })),
       ql::Error);
+}
+
+TEST_CASE("Qwen3.5: open() chooses it, and its sessions behave as others do") {
+  const ql::AnyModel model = ql::open(checkpoint_path("qwen3.5-tiny"), {.threads = 1});
+  CHECK(model.config().model_type == "qwen3_5");
+  CHECK(model.explain({.max_tokens = 64}).network.find("6 Gated DeltaNet, 2 attention") != std::string::npos);
+  CHECK_FALSE(model.defaults().presence_penalty.has_value());  // the file has values of its own
+  CHECK(ql::with_card_values({}, ql::Qwen3_5::card_defaults()).presence_penalty == 2.0F);
+  auto session = model.new_session({.max_tokens = 10});
+  model.prefill(session, random_tokens(8, 1));
+  CHECK(error_of([&] { model.logits(session, random_tokens(3, 2)); }).first == ql::ErrorCode::context_full);
+  CHECK(session.length() == 8);
+  CHECK_THROWS_AS(session.truncate(9), ql::Error);
+  session.remember();
+  CHECK(session.truncate(7) == 0);  // nothing is processed again
+  CHECK(model.logits(session, random_tokens(2, 2)).size() == 512);
+  CHECK_THROWS_WITH(model.new_session({.max_tokens = 8, .snapshot_bytes = -1}), has_text("snapshot_bytes"));
+
+  const auto [code, text] = error_of([] { (void)ql::Model<ql::Qwen3_5_0_8B>(tiny("qwen3.5-tiny")); });
+  CHECK(code == ql::ErrorCode::bad_config);
+  CHECK_THAT(text, has_text("hidden_size") && has_text("Qwen3_5_0_8B"));
+  CHECK_THROWS_WITH(Hybrid(tiny(), {.threads = 1}), has_text("qwen3_5"));
 }
 
 TEST_CASE("two models with one pool, in turns and at once", "[threads]") {

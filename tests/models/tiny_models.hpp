@@ -23,6 +23,10 @@ using qwenlite::Index;
 inline const std::vector<std::string> dense_checkpoints{"qwen3-tiny", "qwen3-tiny-untied-sharded",
                                                         "qwen3-tiny-yarn"};
 
+inline const std::vector<std::string> hybrid_checkpoints{"qwen3.5-tiny", "qwen3.5-tiny-gqa"};
+inline const std::vector<std::string> all_checkpoints{"qwen3-tiny", "qwen3-tiny-untied-sharded",
+                                                      "qwen3-tiny-yarn", "qwen3.5-tiny", "qwen3.5-tiny-gqa"};
+
 inline std::string checkpoint_path(const std::string& name) {
   return std::string(QWENLITE_TEST_DATA) + "/checkpoints/" + name;
 }

@@ -14,6 +14,7 @@ struct Stateless {
   static constexpr bool retains = true;
 
   void advance(Index /*n*/) noexcept {}
+  [[nodiscard]] bool can_truncate(Index /*n*/) const noexcept { return true; }
   void truncate(Index /*n*/) noexcept {}
   [[nodiscard]] Index bytes() const noexcept { return 0; }
 };

@@ -24,21 +24,29 @@ using json_text::Json;
 
 inline constexpr Index max_token_id = std::numeric_limits<int>::max();
 
-/// Refuses a network of another kind.
-inline void check_family(const Fields& root, const Fields& text) {
+/// The family, under whichever of its names; refuses others.
+[[nodiscard]] inline std::string family_of(const Fields& root, const Fields& text) {
   const auto type = text.string("model_type");
-  if (!type) text.reject("model_type", "nothing", "'qwen3'");
-  if (type != "qwen3") text.reject("model_type", in_quotes(*type), "'qwen3'", ErrorCode::unsupported);
-
+  const char* const families = "'qwen3', 'qwen3_5' or 'qwen3_5_text'";
+  if (!type) text.reject("model_type", "nothing", families);
+  const bool hybrid = type == "qwen3_5" || type == "qwen3_5_text";
+  if (!hybrid && type != "qwen3") {
+    text.reject("model_type", in_quotes(*type), families, ErrorCode::unsupported);
+  }
   if (const Json* names = root.find("architectures")) {
-    const auto known = [](const Json& name) {
-      return is_text(name, "Qwen3ForCausalLM") || is_text(name, "Qwen3Model");
+    const auto known = [hybrid](const Json& name) {
+      if (!hybrid) return is_text(name, "Qwen3ForCausalLM") || is_text(name, "Qwen3Model");
+      return is_text(name, "Qwen3_5ForConditionalGeneration") || is_text(name, "Qwen3_5ForCausalLM") ||
+             is_text(name, "Qwen3_5Model") || is_text(name, "Qwen3_5TextModel");
     };
     if (!names->is_array()) root.reject("architectures", describe(*names), "a list of names");
     if (!names->empty() && std::none_of(names->begin(), names->end(), known)) {
-      root.reject("architectures", describe(names->front()), "'Qwen3ForCausalLM'", ErrorCode::unsupported);
+      root.reject("architectures", describe(names->front()),
+                  hybrid ? "'Qwen3_5ForConditionalGeneration' or 'Qwen3_5ForCausalLM'" : "'Qwen3ForCausalLM'",
+                  ErrorCode::unsupported);
     }
   }
+  return hybrid ? "qwen3_5" : "qwen3";
 }
 
 /// Refuses variations of the family that would change what is computed.
@@ -60,20 +68,6 @@ inline void check_variations(const Fields& root, const Fields& text) {
   if (act && act != "silu") text.reject("hidden_act", in_quotes(*act), "'silu'", ErrorCode::unsupported);
   for (const char* name : {"attention_bias", "use_sliding_window"}) {
     if (text.boolean(name).value_or(false)) text.reject(name, "true", "false", ErrorCode::unsupported);
-  }
-}
-
-/// `layer_types`, where newer files have it, must say full attention once per layer.
-inline void check_layer_types(const Fields& text, Index layers) {
-  const Json* types = text.find("layer_types");
-  if (types == nullptr) return;
-  if (!types->is_array() || std::ssize(*types) != layers) {
-    text.reject("layer_types", describe(*types), {"a list of ", layers, " (num_hidden_layers)"});
-  }
-  for (const Json& type : *types) {
-    if (!is_text(type, "full_attention")) {
-      text.reject("layer_types", describe(type), "'full_attention'", ErrorCode::unsupported);
-    }
   }
 }
 
@@ -114,6 +108,106 @@ inline void read_eps(const Fields& text, ModelConfig& config) {
     text.reject("rms_norm_eps", json_text::number_text(eps), "a number above 0 in float32");
   }
 }
+
+// ------------------------------------------------------------------------------------- Qwen3.5
+
+/// `layer_types`, which must name a kind that the family has once per layer.
+[[nodiscard]] inline std::vector<LayerType> listed_layer_types(const Fields& text, const Json& listed,
+                                                               const ModelConfig& config) {
+  const Index layers = config.num_hidden_layers;
+  if (!listed.is_array() || std::ssize(listed) != layers) {
+    text.reject("layer_types", describe(listed), {"a list of ", layers, " (num_hidden_layers)"});
+  }
+  const bool hybrid = config.model_type == "qwen3_5";
+  std::vector<LayerType> types;
+  for (const Json& type : listed) {
+    const bool linear = hybrid && is_text(type, "linear_attention");
+    if (!linear && !is_text(type, "full_attention")) {
+      text.reject("layer_types", describe(type),
+                  hybrid ? "'linear_attention' or 'full_attention'" : "'full_attention'",
+                  ErrorCode::unsupported);
+    }
+    types.push_back(linear ? LayerType::linear_attention : LayerType::full_attention);
+  }
+  return types;
+}
+
+/// The kind of each layer: listed; else every full_attention_interval-th layer of Qwen3.5, all of Qwen3.
+[[nodiscard]] inline std::vector<LayerType> layer_types(const Fields& text, const ModelConfig& config) {
+  if (const Json* listed = text.find("layer_types")) return listed_layer_types(text, *listed, config);
+  std::vector<LayerType> types(static_cast<std::size_t>(config.num_hidden_layers), LayerType::full_attention);
+  if (config.model_type != "qwen3_5") return types;
+  const Index interval =
+      text.required_integer("full_attention_interval", {1, size_limits::num_hidden_layers});
+  for (Index i = 0; i < std::ssize(types); ++i) {
+    if ((i + 1) % interval != 0) types[static_cast<std::size_t>(i)] = LayerType::linear_attention;
+  }
+  return types;
+}
+
+/// Sizes of Gated DeltaNet layers.
+inline void read_linear_sizes(const Fields& text, ModelConfig& config) {
+  namespace limits = size_limits;
+  config.linear_num_key_heads =
+      text.required_integer("linear_num_key_heads", {1, limits::num_attention_heads});
+  config.linear_num_value_heads =
+      text.required_integer("linear_num_value_heads", {1, limits::num_attention_heads});
+  config.linear_key_head_dim = text.required_integer("linear_key_head_dim", {1, limits::head_dim});
+  config.linear_value_head_dim = text.required_integer("linear_value_head_dim", {1, limits::head_dim});
+  config.linear_conv_kernel_dim =
+      text.required_integer("linear_conv_kernel_dim", {1, limits::linear_conv_kernel_dim});
+  if (config.linear_num_value_heads % config.linear_num_key_heads != 0) {
+    text.reject("linear_num_value_heads", {config.linear_num_value_heads},
+                {"a multiple of linear_num_key_heads, ", config.linear_num_key_heads});
+  }
+}
+
+/// Everything that makes a Qwen3.5 of a checked dense configuration.
+inline void read_hybrid(const Fields& text, ModelConfig& config) {
+  read_linear_sizes(text, config);
+  for (const LayerType type : {LayerType::linear_attention, LayerType::full_attention}) {
+    if (std::count(config.layer_types.begin(), config.layer_types.end(), type) > 0) continue;
+    text.reject("layer_types", "layers of one kind", "both 'linear_attention' and 'full_attention'",
+                ErrorCode::unsupported);
+  }
+  if (!text.boolean("attn_output_gate").value_or(true)) {
+    text.reject("attn_output_gate", "false", "true", ErrorCode::unsupported);
+  }
+  if (const Json* moe = text.find("mlp_only_layers"); moe != nullptr && !moe->empty()) {
+    text.reject("mlp_only_layers", describe(*moe), "an empty list", ErrorCode::unsupported);
+  }
+  config.mtp_num_hidden_layers =
+      text.integer("mtp_num_hidden_layers", {0, size_limits::num_hidden_layers}).value_or(0);
+  config.mtp_use_dedicated_embeddings = text.boolean("mtp_use_dedicated_embeddings").value_or(false);
+}
+
+/// Whether the file says how much of a head turns.
+[[nodiscard]] inline bool states_rotation(const Fields& text) {
+  for (const char* place : {"rope_parameters", "rope_scaling"}) {
+    const auto nested = text.object(place);
+    if (nested && nested->find("partial_rotary_factor") != nullptr) return true;
+  }
+  return text.find("partial_rotary_factor") != nullptr;
+}
+
+/// How much of a head turns: all of it in Qwen3; in Qwen3.5 an even number of dimensions, which must be said.
+inline void check_rotation(const Fields& text, const ModelConfig& config) {
+  const double part = config.rope.partial_rotary_factor;
+  const char* const name = "partial_rotary_factor";
+  if (config.model_type == "qwen3") {
+    if (part == 1) return;
+    text.reject(name, json_text::number_text(part), "1: every dimension turns in Qwen3",
+                ErrorCode::unsupported);
+  }
+  if (!states_rotation(text)) text.reject(name, "nothing", "a value, here or in 'rope_parameters'");
+  const auto turning = static_cast<Index>(static_cast<double>(config.head_dim) * part);
+  if (turning < 2 || turning % 2 != 0) {
+    text.reject(name, json_text::number_text(part),
+                {"a part of head_dim, ", config.head_dim, ", that is a positive even number of dimensions"});
+  }
+}
+
+// -------------------------------------------------------------------------------------- tokens
 
 /// Token ids of a field that is one id, a list or absent.
 [[nodiscard]] inline std::vector<int> token_ids(const Fields& fields, const char* name) {
@@ -168,20 +262,17 @@ QWENLITE_INLINE ModelConfig parse_model_config(const JsonText& file, std::vector
   const json_text::Fields root(json, name);
   const json_text::Fields text = root.object("text_config").value_or(root);
 
-  fields::check_family(root, text);
-  fields::check_variations(root, text);
   ModelConfig config;
-  config.model_type = "qwen3";
+  config.model_type = fields::family_of(root, text);
+  fields::check_variations(root, text);
   fields::read_sizes(text, config);
-  fields::check_layer_types(text, config.num_hidden_layers);
+  config.layer_types = fields::layer_types(text, config);
+  if (config.model_type == "qwen3_5") fields::read_hybrid(text, config);
   fields::read_eps(text, config);
   const char* tie = "tie_word_embeddings";
   config.tie_word_embeddings = fields::place_of(tie, text, root).boolean(tie).value_or(false);
   config.rope = fields::read_rope(text, config.max_position_embeddings, warnings);
-  if (config.rope.partial_rotary_factor != 1) {
-    text.reject("partial_rotary_factor", json_text::number_text(config.rope.partial_rotary_factor),
-                "1: every dimension turns in Qwen3", ErrorCode::unsupported);
-  }
+  fields::check_rotation(text, config);
   fields::read_tokens(root, text, config);
   return config;
 }

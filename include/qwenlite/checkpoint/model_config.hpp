@@ -2,8 +2,8 @@
 //
 // What config.json and generation_config.json say, in Hugging Face words, checked.
 //
-// A ModelConfig that exists describes a dense Qwen3 network this library runs: sizes are positive and
-// bounded (see the limits), head counts divide, and every product of sizes fits Index. Both places for
+// A ModelConfig that exists describes a dense Qwen3 or Qwen3.5 network this library runs: sizes are positive
+// and bounded (see the limits), head counts divide, and every product of sizes fits Index. Both places for
 // text fields are read (top level, or under `text_config`), and both for rotary parameters.
 #pragma once
 
@@ -19,9 +19,12 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
+/// What mixes the tokens in a layer: softmax attention, or the delta rule of a Gated DeltaNet.
+enum class LayerType : std::uint8_t { full_attention, linear_attention };
+
 /// The fields of config.json that a network is built from.
 struct ModelConfig {
-  std::string model_type;  ///< "qwen3"
+  std::string model_type;  ///< "qwen3", or "qwen3_5" for the text part of either form of its files
   Index hidden_size = 0;   ///< width of the residual stream
   Index num_hidden_layers = 0;
   Index num_attention_heads = 0;
@@ -33,9 +36,26 @@ struct ModelConfig {
   Index max_position_embeddings = 0;  ///< tokens; see context_limit()
   bool tie_word_embeddings = false;   ///< the output matrix is the embedding
   RopeParameters rope;
+  std::vector<LayerType> layer_types;  ///< [num_hidden_layers]
+
+  // Qwen3.5 only, else 0: the sizes of Gated DeltaNet layers, and layers of the multi-token-prediction head.
+  Index linear_num_key_heads = 0;
+  Index linear_num_value_heads = 0;
+  Index linear_key_head_dim = 0;
+  Index linear_value_head_dim = 0;
+  Index linear_conv_kernel_dim = 0;
+  Index mtp_num_hidden_layers = 0;
+  bool mtp_use_dedicated_embeddings = false;
+
   std::vector<int> eos_token_ids;  ///< scalar or list in the file; none when absent
   std::optional<int> bos_token_id;
   std::optional<int> pad_token_id;
+
+  [[nodiscard]] Index layers_of(LayerType type) const noexcept {
+    Index count = 0;
+    for (const LayerType each : layer_types) count += each == type ? 1 : 0;
+    return count;
+  }
 
   /// Positions the rotary embedding was made for: YaRN's factor x original where that is more.
   [[nodiscard]] Index context_limit() const noexcept {

@@ -15,6 +15,7 @@ inline constexpr Index hidden_size = Index{1} << 18;
 inline constexpr Index num_hidden_layers = 1024;
 inline constexpr Index num_attention_heads = 2048;
 inline constexpr Index head_dim = 1024;
+inline constexpr Index linear_conv_kernel_dim = 64;
 inline constexpr Index intermediate_size = Index{1} << 20;
 inline constexpr Index vocab_size = Index{1} << 24;
 inline constexpr Index max_position_embeddings = Index{1} << 27;

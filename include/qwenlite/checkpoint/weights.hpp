@@ -52,6 +52,13 @@ class Weights {
     return {view.data, rows, cols, format_of(view, name)};
   }
 
+  /// The weight [channels, 1, kernel] of a depthwise convolution as a matrix [channels, kernel].
+  /// Throws as matrix() does.
+  [[nodiscard]] WeightView depthwise(std::string_view name, Index channels, Index kernel) const {
+    const TensorView view = tensor(name, Shape{channels, 1, kernel});
+    return {view.data, channels, kernel, format_of(view, name)};
+  }
+
   /// A vector [size] stored as BF16, F16 or F32. Throws as matrix() does.
   [[nodiscard]] VectorView vector(std::string_view name, Index size) const {
     const TensorView view = tensor(name, Shape{size});

@@ -54,6 +54,8 @@ struct GenerateOptions {
   std::vector<int> stop_ids = {};
   /// Tokens of the prompt processed between two looks at `cancel` and two calls of `progress`.
   Index prefill_piece = 512;
+  /// After so many tokens of the prompt the session is told to remember() its place, if it can; 0: never.
+  Index remember_after = 0;
   /// Called with the number of prompt tokens processed and their total.
   std::function<void(Index, Index)> progress = {};
   /// Ends the reply early, also while the prompt is being processed.
@@ -157,6 +159,7 @@ class Generation {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr bool can_remember = requires(Session & session) { session.remember(); };
 
   [[nodiscard]] static double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -188,7 +191,9 @@ class Generation {
     const auto start = Clock::now();
     const auto total = static_cast<Index>(prompt_.size());
     while (stats_.prompt_tokens < total && !options_.cancel.stop_requested()) {
-      const Index count = std::min(piece(), total - stats_.prompt_tokens);
+      Index count = std::min(piece(), total - stats_.prompt_tokens);
+      const Index to_place = options_.remember_after - stats_.prompt_tokens;
+      if (can_remember && to_place > 0) count = std::min(count, to_place);
       const auto tokens =
           prompt_.subspan(static_cast<std::size_t>(stats_.prompt_tokens), static_cast<std::size_t>(count));
       stats_.prompt_tokens += count;
@@ -200,6 +205,9 @@ class Generation {
         stats_.prefill_seconds = seconds_since(start);
         choose(logits);
         stats_.time_to_first_token = seconds_since(start);
+      }
+      if constexpr (can_remember) {
+        if (stats_.prompt_tokens == options_.remember_after) session_.remember();
       }
       if (options_.progress) options_.progress(stats_.prompt_tokens, total);
     }

@@ -73,13 +73,16 @@ inline void split(__m512 low, __m512 high, int r, __m512i (*parts)[16]) {
 template <int Parts>
 inline void pack_group(const PackArgs& a, Index first, Index columns, std::byte* out) {
   const bool normed = a.norm_weight.data != nullptr;
+  const __m512 offset = _mm512_set1_ps(a.norm_weight.offset);
   __m512 scale[16];
   for (Index c = 0; c < columns && normed; ++c) {
     scale[c] = _mm512_set1_ps(norm_scale(a.x + (first + c) * a.x_stride, a.in, a.epsilon));
   }
   for (Index i = 0; i < a.in; i += 32, out += Parts * tile_bytes) {
-    const __m512 low_weight = normed ? load_some(a.norm_weight, i) : _mm512_setzero_ps();
-    const __m512 high_weight = normed ? load_some(a.norm_weight, i + 16) : _mm512_setzero_ps();
+    const __m512 low_weight =
+        _mm512_add_ps(normed ? load_some(a.norm_weight, i) : _mm512_setzero_ps(), offset);
+    const __m512 high_weight =
+        _mm512_add_ps(normed ? load_some(a.norm_weight, i + 16) : _mm512_setzero_ps(), offset);
     __m512i parts[static_cast<std::size_t>(Parts)][16];
     for (int c = 0; c < 16; ++c) {
       if (c >= columns) {

@@ -36,7 +36,8 @@ template <class Load>
 inline void scale_by_weight(const float* x, float scale, VectorView weight, float* out) {
   for_lanes(weight.size, [&](Index i, Index n) {
     const __m256 normed = _mm256_mul_ps(load(x + i, n), _mm256_set1_ps(scale));
-    const __m256 w = load_elements<Load>(weight.data + i * Load::bytes, n);
+    const __m256 stored = load_elements<Load>(weight.data + i * Load::bytes, n);
+    const __m256 w = _mm256_add_ps(stored, _mm256_set1_ps(weight.offset));
     store(out + i, n, _mm256_mul_ps(normed, w));
   });
 }
@@ -87,6 +88,13 @@ inline void silu_mul(const float* gate, const float* up, float* out, Index size)
   });
 }
 
+inline void sigmoid_mul(const float* gate, const float* x, float* out, Index size) {
+  for_lanes(size, [&](Index i, Index n) {
+    const __m256 decay = exp(_mm256_sub_ps(_mm256_setzero_ps(), load(gate + i, n)));
+    store(out + i, n, _mm256_div_ps(load(x + i, n), _mm256_add_ps(_mm256_set1_ps(1.0F), decay)));
+  });
+}
+
 inline void decode_row(Format format, const std::byte* row, Index n, float* out) {
   switch (format) {
     case Format::bf16: return unpack_row<LoadBf16>(row, n, out);
@@ -104,6 +112,7 @@ inline constexpr KernelTable table = [] {
   t.rms_norm = rms_norm;
   t.rope = rope;
   t.silu_mul = silu_mul;
+  t.sigmoid_mul = sigmoid_mul;
   t.decode_row = decode_row;
   t.attend_span = attend_span;
   t.attend_scratch_bytes = attend_scratch_bytes;

@@ -217,7 +217,8 @@ template <class Load>
 inline void scale_by_weight(const float* x, float scale, VectorView weight, float* out) {
   for_lanes(weight.size, [&](Index i, __mmask16 m) {
     const __m512 normed = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), _mm512_set1_ps(scale));
-    const __m512 w = Load::some(weight.data + i * Load::bytes, m);
+    const __m512 stored = Load::some(weight.data + i * Load::bytes, m);
+    const __m512 w = _mm512_add_ps(stored, _mm512_set1_ps(weight.offset));
     _mm512_mask_storeu_ps(out + i, m, _mm512_mul_ps(normed, w));
   });
 }
@@ -270,6 +271,14 @@ inline void silu_mul(const float* gate, const float* up, float* out, Index n) {
     const __m512 e = exp(_mm512_sub_ps(_mm512_setzero_ps(), g));
     const __m512 silu = _mm512_div_ps(g, _mm512_add_ps(_mm512_set1_ps(1.0F), e));
     _mm512_mask_storeu_ps(out + i, m, _mm512_mul_ps(silu, u));
+  });
+}
+
+inline void sigmoid_mul(const float* gate, const float* x, float* out, Index n) {
+  for_lanes(n, [&](Index i, __mmask16 m) {
+    const __m512 e = exp(_mm512_sub_ps(_mm512_setzero_ps(), _mm512_maskz_loadu_ps(m, gate + i)));
+    const __m512 below = _mm512_add_ps(_mm512_set1_ps(1.0F), e);
+    _mm512_mask_storeu_ps(out + i, m, _mm512_div_ps(_mm512_maskz_loadu_ps(m, x + i), below));
   });
 }
 

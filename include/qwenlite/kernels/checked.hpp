@@ -56,6 +56,7 @@ void gated_matmul(const Ops& plain, const GatedProduct& product, OpsScratch& scr
 void embed(const Ops& plain, const WeightView& table, std::span<const int> tokens, const Matrix<float>& out);
 void norm_and_rotate(const Ops& plain, Matrix<float> x, Index head_dim, const NormSpec& norm,
                      const Angles& angles);
+void apply_gates(const Ops& plain, const ConstMatrix<float>& x, Index head_dim, Matrix<float> out);
 void rms_norm(const Ops& plain, const ConstMatrix<float>& x, const NormSpec& norm, Matrix<float> out);
 
 /// Only compares: `out` holds the attention of q over the piece, as `ops` computed it.

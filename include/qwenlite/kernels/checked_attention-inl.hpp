@@ -134,6 +134,25 @@ QWENLITE_INLINE void attend(const Ops& ops, const SequencePiece& piece, const At
                     "", "float32 scores, softmax and sums, relative to the mean of |v|", width);
 }
 
+/// A gate is one exponential, one addition and one division.
+QWENLITE_INLINE void apply_gates(const Ops& plain, const ConstMatrix<float>& x, Index head_dim,
+                                 Matrix<float> out) {
+  const AlignedBuffer before = copied(unwritable(out));
+  plain.apply_gates(x, head_dim, out);
+  const Index width = out.cols();
+  Comparison comparison(plain, 2 * width);
+  auto expected = [&](Index t, int worker) {
+    float* const row = comparison.memory(worker);
+    const float* gates = x.data() + t * x.outerStride() + head_dim;
+    for (Index d = 0; d < width; d += head_dim) {
+      scalar::sigmoid_mul(gates + 2 * d, before.floats() + t * width + d, row + d, head_dim);
+    }
+    for (Index d = 0; d < width; ++d) row[width + d] = relative(16 * u, row[d]);
+  };
+  compare_rows(comparison, out, TaskRef(expected));
+  comparison.report({"output gates of ", width / head_dim, " heads"}, "", "float32 sigmoid", head_dim);
+}
+
 }  // namespace kernels::checked
 }  // namespace QWENLITE_ABI
 }  // namespace qwenlite

@@ -60,11 +60,13 @@ struct WeightView {
   [[nodiscard]] const std::byte* row(Index r) const noexcept { return data + r * row_bytes(); }
 };
 
-/// A stored vector, such as the weight of a norm: [size], any alignment.
+/// A stored vector, such as the weight of a norm: [size], any alignment. With an offset, a norm takes each
+/// element plus the offset, the sum formed in float32 (weights stored around 0 that mean 1 + weight).
 struct VectorView {
   const std::byte* data = nullptr;
   Index size = 0;
   Format format = Format::bf16;
+  float offset = 0;
 };
 
 /// Decodes element `i` of a row of stored weights.

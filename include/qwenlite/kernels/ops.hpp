@@ -65,6 +65,13 @@ class Ops {
   /// 2 * angles.half dimensions of each. In place.
   void norm_and_rotate(Matrix<float> x, Index head_dim, const NormSpec& norm, const Angles& angles) const;
 
+  /// Queries of a projection that gives each head's query and then its gate: x is
+  /// [tokens, heads * 2 * head_dim], out [tokens, heads * head_dim].
+  void take_queries(ConstMatrix<float> x, Index head_dim, Matrix<float> out) const;
+
+  /// out *= sigmoid(gates of the same x).
+  void apply_gates(ConstMatrix<float> x, Index head_dim, Matrix<float> out) const;
+
   /// out[t] = RMS norm of x[t].
   void rms_norm(ConstMatrix<float> x, const NormSpec& norm, Matrix<float> out) const;
 

@@ -62,7 +62,7 @@ struct Packed {
   Index in = 0;
 };
 
-/// RMS normalisation: x * rsqrt(mean(x^2) + epsilon) * weight.
+/// RMS normalisation: x * rsqrt(mean(x^2) + epsilon) * (weight + its offset).
 struct NormSpec {
   VectorView weight{};  ///< [width]
   float epsilon = 1e-6F;

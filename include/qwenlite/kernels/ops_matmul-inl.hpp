@@ -175,6 +175,31 @@ QWENLITE_INLINE void Ops::norm_and_rotate(Matrix<float> x, Index head_dim, const
   executor_->run(x.rows(), TaskRef(task));
 }
 
+QWENLITE_INLINE void Ops::take_queries(ConstMatrix<float> x, Index head_dim, Matrix<float> out) const {
+  require(out.rows() == x.rows() && 2 * out.cols() == x.cols() && out.cols() % head_dim == 0,
+          "take_queries: head_dim does not fit the input or the output");
+  auto task = [&](Index t, int /*worker*/) {
+    const float* from = x.data() + t * x.outerStride();
+    float* const to = out.data() + t * out.outerStride();
+    for (Index d = 0; d < out.cols(); d += head_dim) std::copy_n(from + 2 * d, head_dim, to + d);
+  };
+  executor_->run(x.rows(), TaskRef(task));
+}
+
+QWENLITE_INLINE void Ops::apply_gates(ConstMatrix<float> x, Index head_dim, Matrix<float> out) const {
+  if (checked_) return kernels::checked::apply_gates(unchecked(), x, head_dim, out);
+  require(out.rows() == x.rows() && 2 * out.cols() == x.cols() && out.cols() % head_dim == 0,
+          "apply_gates: head_dim does not fit the input or the output");
+  auto task = [&](Index t, int /*worker*/) {
+    const float* gates = x.data() + t * x.outerStride() + head_dim;
+    float* const row = out.data() + t * out.outerStride();
+    for (Index d = 0; d < out.cols(); d += head_dim) {
+      table_->sigmoid_mul(gates + 2 * d, row + d, row + d, head_dim);
+    }
+  };
+  executor_->run(x.rows(), TaskRef(task));
+}
+
 QWENLITE_INLINE void Ops::rms_norm(ConstMatrix<float> x, const NormSpec& norm, Matrix<float> out) const {
   if (checked_) return kernels::checked::rms_norm(unchecked(), x, norm, out);
   require(norm.weight.size == x.cols() && out.cols() == x.cols() && out.rows() == x.rows(),

@@ -19,14 +19,15 @@ inline PackLayout layout(Format /*format*/, Precision /*precision*/) {
   return PackLayout::rows_f32;
 }
 
-/// y[i] = x[i] * rsqrt(mean(x^2) + epsilon) * weight[i]  (transformers, Qwen3RMSNorm).
+/// y[i] = x[i] * rsqrt(mean(x^2) + epsilon) * weight[i]  (transformers, Qwen3RMSNorm), or with 1 + weight[i]
+/// (Qwen3_5RMSNorm).
 inline void rms_norm(const float* x, VectorView weight, float epsilon, float* out) {
   double squares = 0;
   for (Index i = 0; i < weight.size; ++i) squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   const double mean = squares / static_cast<double>(weight.size);
   const double scale = 1.0 / std::sqrt(mean + static_cast<double>(epsilon));
   for (Index i = 0; i < weight.size; ++i) {
-    const double w = static_cast<double>(decode(weight.format, weight.data, i));
+    const double w = static_cast<double>(decode(weight.format, weight.data, i) + weight.offset);
     out[i] = static_cast<float>(static_cast<double>(x[i]) * scale * w);
   }
 }
@@ -82,6 +83,13 @@ inline void silu_mul(const float* gate, const float* up, float* out, Index n) {
   for (Index i = 0; i < n; ++i) {
     const auto g = static_cast<double>(gate[i]);
     out[i] = static_cast<float>(g / (1.0 + std::exp(-g)) * static_cast<double>(up[i]));
+  }
+}
+
+inline void sigmoid_mul(const float* gate, const float* x, float* out, Index n) {
+  for (Index i = 0; i < n; ++i) {
+    const auto g = static_cast<double>(gate[i]);
+    out[i] = static_cast<float>(static_cast<double>(x[i]) / (1.0 + std::exp(-g)));
   }
 }
 
@@ -172,6 +180,7 @@ inline constexpr KernelTable table = [] {
   t.rms_norm = rms_norm;
   t.rope = rope;
   t.silu_mul = silu_mul;
+  t.sigmoid_mul = sigmoid_mul;
   t.decode_row = decode_row;
   t.attend_span = attend_span;
   t.attend_scratch_bytes = attend_scratch_bytes;

@@ -29,8 +29,8 @@ inline constexpr Index layout_count = 3;
 }
 
 /// Packs columns [first, last) of x; `first` is a multiple of 16. With a norm weight each column is
-/// RMS-normalised on the way: x * rsqrt(mean(x^2) + epsilon) * weight. Columns that only pad the last
-/// group of 16 become zero.
+/// RMS-normalised on the way: x * rsqrt(mean(x^2) + epsilon) * (weight + its offset). Columns that only pad
+/// the last group of 16 become zero.
 struct PackArgs {
   const float* x = nullptr;  ///< [columns, in], row stride x_stride (elements)
   Index x_stride = 0;
@@ -116,12 +116,14 @@ struct KernelTable {
   void (*matmul)(const MatmulArgs& args) = nullptr;
   Index (*matmul_scratch_bytes)(Index rows, Index in, Index columns) = nullptr;
 
-  /// out[i] = x[i] * rsqrt(mean(x^2) + epsilon) * weight[i]; in place is allowed.
+  /// out[i] = x[i] * rsqrt(mean(x^2) + epsilon) * (weight[i] + weight.offset); in place is allowed.
   void (*rms_norm)(const float* x, VectorView weight, float epsilon, float* out) = nullptr;
   /// Rotates pairs (i, i + rotary_dim/2) of x in place by angles given as cos[rotary_dim/2], sin[...].
   void (*rope)(float* x, Index rotary_dim, const float* cos, const float* sin) = nullptr;
   /// out[i] = gate[i] / (1 + exp(-gate[i])) * up[i]; in place is allowed.
   void (*silu_mul)(const float* gate, const float* up, float* out, Index n) = nullptr;
+  /// out[i] = x[i] / (1 + exp(-gate[i])); in place is allowed.
+  void (*sigmoid_mul)(const float* gate, const float* x, float* out, Index n) = nullptr;
   /// Decodes a stored row to float32 (embedding lookup).
   void (*decode_row)(Format format, const std::byte* row, Index n, float* out) = nullptr;
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include <qwenlite/kernels/ops.hpp>
+#include <qwenlite/kernels/ops_delta.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -43,7 +43,14 @@ struct ActivationWidths {
   Index kv = 0;         ///< num_key_value_heads * head_dim
   Index gated = 0;      ///< intermediate_size
 
-  [[nodiscard]] Index widest() const noexcept { return std::max({hidden, attention, kv, gated}); }
+  Index query_and_gate = 0;  ///< 2 * attention where attention has an output gate
+  Index other_input = 0;     ///< widest input of products that is none of the above
+  DeltaSizes delta{};        ///< zeros where there are no Gated DeltaNet layers
+
+  /// Of the inputs of products.
+  [[nodiscard]] Index widest() const noexcept {
+    return std::max({hidden, attention, kv, gated, other_input, delta.value_width()});
+  }
 };
 
 /// Every format in either set.
@@ -63,7 +70,13 @@ class Activations {
         k_(rows * widths.kv * 4),
         v_(rows * widths.kv * 4),
         attention_out_(rows * widths.attention * 4),
-        gated_(rows * widths.gated * 4) {}
+        gated_(rows * widths.gated * 4),
+        query_and_gate_(rows * widths.query_and_gate * 4),
+        delta_qkv_(rows * widths.delta.channels() * 4),
+        delta_z_(rows * widths.delta.value_width() * 4),
+        delta_b_(rows * widths.delta.num_value_heads * 4),
+        delta_a_(rows * widths.delta.num_value_heads * 4),
+        delta_out_(rows * widths.delta.value_width() * 4) {}
 
   [[nodiscard]] Matrix<float> q(Index rows) const noexcept { return of(q_, rows, widths_.attention); }
   [[nodiscard]] Matrix<float> k(Index rows) const noexcept { return of(k_, rows, widths_.kv); }
@@ -74,8 +87,31 @@ class Activations {
   /// silu(gate) * up of the MLP.
   [[nodiscard]] Matrix<float> gated(Index rows) const noexcept { return of(gated_, rows, widths_.gated); }
 
+  /// The query and then the output gate of each head.
+  [[nodiscard]] Matrix<float> query_and_gate(Index rows) const noexcept {
+    return of(query_and_gate_, rows, widths_.query_and_gate);
+  }
+  /// Of a Gated DeltaNet layer; see DeltaActivations.
+  [[nodiscard]] Matrix<float> delta_qkv(Index rows) const noexcept {
+    return of(delta_qkv_, rows, widths_.delta.channels());
+  }
+  [[nodiscard]] Matrix<float> delta_z(Index rows) const noexcept {
+    return of(delta_z_, rows, widths_.delta.value_width());
+  }
+  [[nodiscard]] Matrix<float> delta_b(Index rows) const noexcept {
+    return of(delta_b_, rows, widths_.delta.num_value_heads);
+  }
+  [[nodiscard]] Matrix<float> delta_a(Index rows) const noexcept {
+    return of(delta_a_, rows, widths_.delta.num_value_heads);
+  }
+  [[nodiscard]] Matrix<float> delta_out(Index rows) const noexcept {
+    return of(delta_out_, rows, widths_.delta.value_width());
+  }
+
   [[nodiscard]] Index bytes() const noexcept {
-    return q_.bytes() + k_.bytes() + v_.bytes() + attention_out_.bytes() + gated_.bytes();
+    return q_.bytes() + k_.bytes() + v_.bytes() + attention_out_.bytes() + gated_.bytes() +
+           query_and_gate_.bytes() + delta_qkv_.bytes() + delta_z_.bytes() + delta_b_.bytes() +
+           delta_a_.bytes() + delta_out_.bytes();
   }
 
  private:
@@ -89,6 +125,13 @@ class Activations {
   AlignedBuffer v_;              // [rows, kv]
   AlignedBuffer attention_out_;  // [rows, attention]
   AlignedBuffer gated_;          // [rows, gated]
+
+  AlignedBuffer query_and_gate_;  // [rows, query_and_gate]
+  AlignedBuffer delta_qkv_;       // [rows, delta.channels()]
+  AlignedBuffer delta_z_;         // [rows, delta.value_width()]
+  AlignedBuffer delta_b_;         // [rows, delta.num_value_heads]
+  AlignedBuffer delta_a_;         // as delta_b_
+  AlignedBuffer delta_out_;       // as delta_z_
 };
 
 /// Receives intermediate results: name ("model.layers.0.mixer") and rows [tokens, width]. A forward of
@@ -111,6 +154,7 @@ struct Pass {
   Angles angles;                                ///< rotary angles of the rows
   std::span<const Piece<Kv>> pieces;            ///< which rows are whose; together all, in their order
   std::span<const Memory<Kv, State>> memories;  ///< of the same sequences
+  DeltaScratch* delta = nullptr;                ///< of networks with Gated DeltaNet layers
   const TraceSink* trace = nullptr;
 
   /// norm(x), ready for products with weights of `formats`.

@@ -42,6 +42,36 @@ concept KvPolicy = requires(Kv kv, const Kv view, Index i, const ConstMatrix<flo
   { view.used_bytes() } -> std::convertible_to<Index>;
 };
 
+/// The sizes of attention in layer `layer` of a network.
+template <class Shape>
+[[nodiscard]] AttentionShape attention_shape(const Shape& shape, Index layer) noexcept {
+  return {.layer = layer,
+          .num_heads = shape.num_attention_heads,
+          .num_kv_heads = shape.num_key_value_heads,
+          .head_dim = shape.head_dim,
+          .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(Index{shape.head_dim})))};
+}
+
+/// Normed and rotated queries and keys, values, and where the mixed values go.
+struct AttentionRows {
+  Matrix<float> q;    ///< [tokens, num_attention_heads * head_dim]
+  Matrix<float> k;    ///< [tokens, num_key_value_heads * head_dim]
+  Matrix<float> v;    ///< as k
+  Matrix<float> out;  ///< as q
+};
+
+/// Appends keys and values to the cache of every sequence, then attends to all that is there.
+template <class Pass>
+void attend_cached(const Pass& pass, const AttentionShape& shape, const AttentionRows& rows) {
+  for (std::size_t i = 0; i < pass.pieces.size(); ++i) {
+    const auto& piece = pass.pieces[i];
+    pass.memories[i].kv->append(shape.layer, piece.position,
+                                rows_of(read_only(rows.k), piece.row, piece.count),
+                                rows_of(read_only(rows.v), piece.row, piece.count));
+  }
+  pass.ops.attend(pass.pieces, shape, read_only(rows.q), rows.out, pass.scratch);
+}
+
 /// Shape gives hidden_size, num_attention_heads, num_key_value_heads and head_dim.
 template <class Shape>
 class Attention {
@@ -80,12 +110,7 @@ class Attention {
     pass.ops.norm_and_rotate(k, shape_.head_dim, k_norm_.spec(), pass.angles);
 
     const Matrix<float> mixed = pass.activations.attention_out(tokens);  // as q
-    for (std::size_t i = 0; i < pass.pieces.size(); ++i) {
-      const auto& piece = pass.pieces[i];
-      pass.memories[i].kv->append(layer_, piece.position, rows_of(read_only(k), piece.row, piece.count),
-                                  rows_of(read_only(v), piece.row, piece.count));
-    }
-    pass.ops.attend(pass.pieces, heads(), read_only(q), mixed, pass.scratch);
+    attend_cached(pass, attention_shape(shape_, layer_), {q, k, v, mixed});
 
     const Packed mixed_in = pass.pack(mixed, {o_proj_.format()});
     const std::array<Product, 1> o{o_proj_.into(out, accumulate)};
@@ -93,14 +118,6 @@ class Attention {
   }
 
  private:
-  [[nodiscard]] AttentionShape heads() const noexcept {
-    return {.layer = layer_,
-            .num_heads = shape_.num_attention_heads,
-            .num_kv_heads = shape_.num_key_value_heads,
-            .head_dim = shape_.head_dim,
-            .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(Index{shape_.head_dim})))};
-  }
-
   Shape shape_;
   Index layer_;
   Linear q_proj_;   // [num_attention_heads * head_dim, hidden_size]

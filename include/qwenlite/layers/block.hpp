@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Block: one decoder layer, as Qwen3DecoderLayer. Families differ in the mixer.
+// Block: one decoder layer, as Qwen3DecoderLayer. Families differ in the mixer and the norm; a family with
+// several kinds of layer lists them in an AnyBlock.
 #pragma once
 
 #include <string>
+#include <utility>
+#include <variant>
 
 #include <qwenlite/layers/activations.hpp>
 #include <qwenlite/layers/linear.hpp>
@@ -49,6 +52,26 @@ class Block {
   Mixer mixer_;
   Norm post_attention_layernorm_;
   Mlp mlp_;
+};
+
+/// A layer of one of several kinds. The choice costs one branch per layer and forward.
+template <class... Blocks>
+class AnyBlock {
+ public:
+  template <class Kind>
+  requires(std::is_same_v<Kind, Blocks> || ...) explicit AnyBlock(Kind block) : block_(std::move(block)) {}
+
+  [[nodiscard]] FormatSet formats() const {
+    return std::visit([](const auto& block) { return block.formats(); }, block_);
+  }
+
+  template <class Pass>
+  void forward(const Pass& pass, const Matrix<float>& h) const {
+    std::visit([&](const auto& block) { block.forward(pass, h); }, block_);
+  }
+
+ private:
+  std::variant<Blocks...> block_;
 };
 
 }  // namespace QWENLITE_ABI

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RmsNorm, as Qwen3RMSNorm: x * rsqrt(mean(x^2) + epsilon) * weight, all in float32. In front of a
-// product it is fused into the packing of the input, so a layer mostly hands out its spec().
+// RmsNorm, as Qwen3RMSNorm: x * rsqrt(mean(x^2) + epsilon) * weight, all in float32; and OnePlusRmsNorm, as
+// Qwen3_5RMSNorm, whose weights are stored around 0 and count as 1 + weight. In front of a product a norm is
+// fused into the packing of the input, so a layer mostly hands out its spec().
 #pragma once
 
 #include <string>
@@ -13,11 +14,14 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
+/// `offset` is added to each weight, in float32.
 class RmsNorm {
  public:
   /// Takes `NAME.weight` [size]. Throws as Weights::vector() does.
-  RmsNorm(const Weights& scope, std::string_view name, Index size, float epsilon)
-      : spec_{scope.vector(std::string(name) + ".weight", size), epsilon} {}
+  RmsNorm(const Weights& scope, std::string_view name, Index size, float epsilon, float offset = 0)
+      : spec_{scope.vector(std::string(name) + ".weight", size), epsilon} {
+    spec_.weight.offset = offset;
+  }
 
   [[nodiscard]] const NormSpec& spec() const noexcept { return spec_; }
 
@@ -28,6 +32,12 @@ class RmsNorm {
 
  private:
   NormSpec spec_;
+};
+
+class OnePlusRmsNorm : public RmsNorm {
+ public:
+  OnePlusRmsNorm(const Weights& scope, std::string_view name, Index size, float epsilon)
+      : RmsNorm(scope, name, size, epsilon, 1) {}
 };
 
 }  // namespace QWENLITE_ABI

@@ -14,6 +14,7 @@
 
 #include <qwenlite/models/decoder.hpp>
 #include <qwenlite/models/qwen3.hpp>
+#include <qwenlite/models/qwen3_5.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -39,8 +40,11 @@ class AnyOf {
     [[nodiscard]] std::span<const int> tokens() const noexcept {
       return visit([](const auto& s) { return s.tokens(); });
     }
-    void truncate(Index n) {
-      std::visit([&](auto& s) { s.truncate(n); }, session_);
+    Index truncate(Index n) {
+      return std::visit([&](auto& s) { return s.truncate(n); }, session_);
+    }
+    void remember() {
+      std::visit([](auto& s) { s.remember(); }, session_);
     }
     [[nodiscard]] Index kv_capacity_bytes() const noexcept {
       return visit([](const auto& s) { return s.kv_capacity_bytes(); });
@@ -178,7 +182,7 @@ class AnyOf {
 };
 
 /// What open() chooses from.
-using AnyModel = AnyOf<Model<Qwen3>>;
+using AnyModel = AnyOf<Model<Qwen3>, Model<Qwen3_5>>;
 
 /// Opens a checkpoint as the first of the networks of `Any` that has the checkpoint's model_type and that
 /// `accept` agrees to: a callable bool(std::type_identity<Network>). Throws `unsupported` if there is none.
@@ -225,7 +229,11 @@ extern template struct Decoder<Qwen3>;
 extern template class Model<Qwen3>;
 extern template class Session<Model<Qwen3>>;
 extern template class Batch<Model<Qwen3>>;
-extern template class AnyOf<Model<Qwen3>>;
+extern template struct Decoder<Qwen3_5>;
+extern template class Model<Qwen3_5>;
+extern template class Session<Model<Qwen3_5>>;
+extern template class Batch<Model<Qwen3_5>>;
+extern template class AnyOf<Model<Qwen3>, Model<Qwen3_5>>;
 
 }  // namespace QWENLITE_ABI
 }  // namespace qwenlite

@@ -322,6 +322,7 @@ Pass<typename Network::Kv, typename Network::State> Batch<Network>::pass(const B
           .angles = {workspace_.cos(row), workspace_.sin(row), network_.sizes().rotary_half},
           .pieces = pieces_,
           .memories = memories_,
+          .delta = workspace_.delta_scratch(),
           .trace = trace_};
 }
 
@@ -348,6 +349,7 @@ void Batch<Network>::commit(const BatchPart& part) {
     for (Index position = session.length(); position < end; ++position) {  // without a cache: the new ones
       session.tokens_.push_back(tokens_[static_cast<std::size_t>(item.row + position - item.position)]);
     }
+    session.snapshots_.keep_now_and_then(session.state_, session.length());
   });
 }
 

@@ -14,11 +14,12 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <qwenlite/cache/kv_cache.hpp>
-#include <qwenlite/cache/stateless.hpp>
 #include <qwenlite/layers/attention.hpp>
+#include <qwenlite/layers/gated_delta_net.hpp>
 #include <qwenlite/models/explanation.hpp>
 #include <qwenlite/models/open_options.hpp>
 #include <qwenlite/models/session.hpp>
@@ -26,15 +27,6 @@
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
-
-/// Recurrent state of one sequence; Stateless for networks that have attention only.
-template <class State>
-concept StatePolicy = std::default_initializable<State> && requires(State state, const State view, Index n) {
-  { State::retains } -> std::convertible_to<bool>;
-  state.advance(n);
-  state.truncate(n);
-  { view.bytes() } -> std::convertible_to<Index>;
-};
 
 /// The weights of a network and what it computes with. Immutable once made.
 template <ModelShape Shape>
@@ -51,8 +43,8 @@ struct Decoder {
 
   Embedding embed_tokens;  // [vocab_size, hidden_size]
   std::vector<typename Shape::template Layer<Shape>> layers;
-  RmsNorm norm;    // [hidden_size]
-  Linear lm_head;  // [vocab_size, hidden_size]
+  typename Shape::Norm norm;  // [hidden_size]
+  Linear lm_head;             // [vocab_size, hidden_size]
 
   NetworkSizes sizes;
   WeightFacts weights;
@@ -65,8 +57,12 @@ struct Decoder {
 };
 
 /// A network with a policy for keys and values (any class meeting KvPolicy) and one for recurrent state.
-template <ModelShape ShapeType, KvPolicy KvType = KvCache<>, StatePolicy StateType = Stateless>
+template <ModelShape ShapeType, KvPolicy KvType = KvCache<>,
+          StatePolicy StateType = typename ShapeType::template StateFor<KvType>>
 class Model {
+  static_assert(KvType::retains == StateType::retains || std::is_empty_v<StateType>,
+                "keys and values stay between forwards exactly if recurrent state does");
+
  public:
   using Shape = ShapeType;
   using Kv = KvType;
@@ -156,6 +152,8 @@ class Model {
     return e;
   }
 
+  /// The weights, and what is computed with them.
+  [[nodiscard]] const Decoder<Shape>& decoder() const noexcept { return *decoder_; }
   [[nodiscard]] const Ops& ops() const noexcept { return decoder_->ops; }
   [[nodiscard]] const NetworkSizes& sizes() const noexcept { return decoder_->sizes; }
   /// OpenOptions::chunk.
@@ -251,7 +249,7 @@ void Model<Shape, Kv, State>::read_out(Batch& batch, const BatchPart& part) cons
   if (part.results == 0) return;
   Workspace& space = batch.workspace_;
   Matrix<float> h = batch.gather(part);  // [results, hidden_size]
-  const RmsNorm& norm = decoder_->norm;
+  const auto& norm = decoder_->norm;
   const auto pass = batch.pass(part);
   if (batch.keep_logits_) {
     const Linear& head = decoder_->lm_head;
@@ -297,17 +295,21 @@ template <ModelShape Shape>
 NetworkSizes Decoder<Shape>::measured() const {
   FormatSet formats;
   for (const auto& layer : layers) formats = either(formats, layer.formats());
+  const DeltaLayout delta = Shape::delta_layout(shape, files.config());
   return {.widths = {.hidden = shape.hidden_size,
                      .attention = shape.num_attention_heads * shape.head_dim,
                      .kv = shape.num_key_value_heads * shape.head_dim,
-                     .gated = shape.intermediate_size},
+                     .gated = shape.intermediate_size,
+                     .query_and_gate = Shape::query_and_gate_width(shape),
+                     .delta = delta.sizes},
           .num_attention_heads = shape.num_attention_heads,
           .num_key_value_heads = shape.num_key_value_heads,
           .head_dim = shape.head_dim,
           .rotary_half = rotary.half(),
           .vocab_size = shape.vocab_size,
           .formats = formats,
-          .head_format = lm_head.format()};
+          .head_format = lm_head.format(),
+          .delta = delta};
 }
 
 }  // namespace QWENLITE_ABI

@@ -37,16 +37,22 @@ inline void add_line(std::string& text, std::string_view name, std::string_view 
 }
 
 [[nodiscard]] inline std::string network_text(const ModelConfig& config) {
+  const Index linear = config.layers_of(LayerType::linear_attention);
+  const std::string kinds =
+      linear == 0
+          ? std::string()
+          : joined({" (", linear, " Gated DeltaNet, ", config.num_hidden_layers - linear, " attention)"});
   return joined(
-      {config.model_type, ", ", config.num_hidden_layers, " layers, hidden_size ", config.hidden_size, ", ",
-       config.num_attention_heads, " heads on ", config.num_key_value_heads, " of ", config.head_dim,
-       ", intermediate_size ", config.intermediate_size, ", vocab_size ", config.vocab_size,
+      {config.model_type, ", ", config.num_hidden_layers, " layers", kinds, ", hidden_size ",
+       config.hidden_size, ", ", config.num_attention_heads, " heads on ", config.num_key_value_heads, " of ",
+       config.head_dim, ", intermediate_size ", config.intermediate_size, ", vocab_size ", config.vocab_size,
        config.tie_word_embeddings ? ", output matrix tied to the embedding" : ", own output matrix"});
 }
 
 [[nodiscard]] inline std::string weights_text(const WeightFacts& w) {
+  const std::string copied = w.copied == 0 ? "none" : counted(w.copied, "convolution");
   return joined({size_text(w.bytes), " ", w.place, ", ", counted(w.tensors, "tensor"), " (", w.dtypes,
-                 ") in ", counted(w.files, "file"), ", none copied; ", w.off_line,
+                 ") in ", counted(w.files, "file"), ", ", copied, " copied; ", w.off_line,
                  " begin off a 64-byte line, which every kernel can read; ", counted(w.ignored, "tensor"),
                  " ignored"});
 }
@@ -85,6 +91,7 @@ QWENLITE_INLINE WeightFacts weight_facts(const Checkpoint& files, const Weights&
     Index elements = 0;
     (void)view.shape.elements(elements);
     ++facts.tensors;
+    if (entries[i].name.ends_with(".conv1d.weight")) ++facts.copied;
     facts.bytes += elements * size_of(view.dtype);
     if (reinterpret_cast<std::uintptr_t>(view.data) % 64 != 0) ++facts.off_line;
     for (auto& [dtype, count] : counts) count += view.dtype == dtype ? 1 : 0;

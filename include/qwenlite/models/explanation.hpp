@@ -11,11 +11,12 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-/// The weights of an opened network. All of them are computed on where the checkpoint has them: none is
-/// copied or converted.
+/// The weights of an opened network. All of them are computed on where the checkpoint has them, but for the
+/// taps of convolutions (kilobytes), which are copied.
 struct WeightFacts {
   Index tensors = 0;   ///< that the network computes with
   Index bytes = 0;     ///< theirs
+  Index copied = 0;    ///< tensors that are computed on in a copy
   Index ignored = 0;   ///< tensors of the files that it has no use for
   Index off_line = 0;  ///< tensors that do not begin at a multiple of 64 bytes
   Index files = 0;

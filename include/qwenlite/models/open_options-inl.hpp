@@ -95,6 +95,8 @@ QWENLITE_INLINE GenerationDefaults with_card_values(GenerationDefaults file, con
   const auto fill = [](auto& field, const auto& value) {
     if (!field) field = value;
   };
+  // A file that states a temperature states a whole set of values: what it does not penalise is not.
+  if (!file.temperature && file.do_sample != false) fill(file.presence_penalty, card.presence_penalty);
   if (file.do_sample == false) file.temperature = 0.0F;  // greedy, whatever else the file says
   fill(file.do_sample, card.do_sample);
   fill(file.temperature, card.temperature);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <qwenlite/cache/delta_state.hpp>
+#include <qwenlite/cache/stateless.hpp>
 #include <qwenlite/layers/attention.hpp>
 #include <qwenlite/layers/block.hpp>
 #include <qwenlite/layers/mlp.hpp>
@@ -25,6 +27,9 @@ struct Qwen3Family {
 
   template <class Shape>
   using Layer = Qwen3Block<Shape>;
+  using Norm = RmsNorm;
+  template <class Kv>
+  using StateFor = Stateless;
 
   template <class Shape>
   [[nodiscard]] static std::vector<Qwen3Block<Shape>> make_layers(const Weights& scope, const Shape& shape,
@@ -35,6 +40,19 @@ struct Qwen3Family {
       layers.emplace_back(scope.scope(joined({"layers.", i, "."})), shape, i, config.rms_norm_eps);
     }
     return layers;
+  }
+
+  template <class Shape>
+  static void bind_family_sizes(Shape& /*shape*/, const ModelConfig& /*config*/) {}
+
+  template <class Shape>
+  [[nodiscard]] static Index query_and_gate_width(const Shape& /*shape*/) {
+    return 0;
+  }
+
+  template <class Shape>
+  [[nodiscard]] static DeltaLayout delta_layout(const Shape& /*shape*/, const ModelConfig& /*config*/) {
+    return {};
   }
 
   [[nodiscard]] static Index attention_layers(const ModelConfig& config) { return config.num_hidden_layers; }

@@ -10,9 +10,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <qwenlite/cache/kv_layout.hpp>
+#include <qwenlite/cache/snapshots.hpp>
 #include <qwenlite/models/batch.hpp>
 
 namespace qwenlite {
@@ -25,6 +27,9 @@ struct SessionOptions {
   /// Makes the scratch memory of single-sequence calls at once; without it, the first such call does.
   /// Sessions that are only ever part of a Batch need none.
   bool own_scratch = true;
+  /// Most bytes of copies of recurrent state, which truncate() goes back to (see Session::remember()); used
+  /// as the sequence grows, and only by networks that have such state.
+  Index snapshot_bytes = Index{256} << 20;
 };
 /// What max_tokens is when nobody says, unless the model's context is shorter.
 inline constexpr Index default_max_tokens = 4096;
@@ -46,16 +51,22 @@ class Session {
   /// The tokens processed so far, [length()]. Valid until the session changes.
   [[nodiscard]] std::span<const int> tokens() const noexcept { return tokens_; }
 
-  /// Forgets all tokens from position n on; what follows has the bits of a session that never saw them.
-  /// Throws `bad_argument` unless 0 <= n <= length().
-  void truncate(Index n);
+  /// Forgets all tokens from position n on; what follows has the bits of a session that never saw them. Where
+  /// a recurrent state cannot go back so far, tokens since the last place remembered are processed again;
+  /// returns how many. Throws `bad_argument` unless 0 <= n <= length().
+  Index truncate(Index n);
+
+  /// Makes it cheap to come back here: truncate() to this length, or a little more, will process at most 63
+  /// tokens. Besides, every 1,024 tokens are remembered unasked. Does nothing without recurrent state.
+  void remember() { snapshots_.keep(state_, length()); }
 
   /// Bytes reserved for keys and values, the part of them in use, and all memory of the session.
   [[nodiscard]] Index kv_capacity_bytes() const noexcept { return kv_.bytes(); }
   [[nodiscard]] Index kv_used_bytes() const noexcept { return kv_.used_bytes(); }
   [[nodiscard]] Index bytes() const noexcept {
     const Index own = own_batch_ == nullptr ? 0 : own_batch_->bytes();
-    return kv_.bytes() + state_.bytes() + max_tokens_ * static_cast<Index>(sizeof(int)) + own;
+    const Index tokens = max_tokens_ * static_cast<Index>(sizeof(int));
+    return kv_.bytes() + state_.bytes() + snapshots_.most_bytes(max_tokens_) + tokens + own;
   }
 
   [[nodiscard]] const Kv& kv() const noexcept { return kv_; }
@@ -72,10 +83,19 @@ class Session {
     return *own_batch_;
   }
 
+  [[nodiscard]] static State new_state(const DeltaLayout& layout) {
+    if constexpr (std::is_constructible_v<State, const DeltaLayout&>)
+      return State(layout);
+    else
+      return State();
+  }
+  void cut(Index n);
+
   Network network_;
   Index max_tokens_;
   Kv kv_;
   State state_;
+  Snapshots<State> snapshots_;
   std::vector<int> tokens_;
   std::unique_ptr<Batch<Network>> own_batch_;
 };
@@ -94,18 +114,36 @@ template <class Network>
 Session<Network>::Session(const Network& network, const SessionOptions& options)
     : network_(network),
       max_tokens_(checked_max_tokens(options.max_tokens, network.config().context_limit())),
-      kv_(network.kv_layout(max_tokens_), network.kv_format()) {
+      kv_(network.kv_layout(max_tokens_), network.kv_format()),
+      state_(new_state(network.sizes().delta)),
+      snapshots_(state_, options.snapshot_bytes) {
+  require(options.snapshot_bytes >= 0, "SessionOptions::snapshot_bytes: found a negative number");
   tokens_.reserve(static_cast<std::size_t>(max_tokens_));
   if (options.own_scratch) own_batch();
 }
 
 template <class Network>
-void Session<Network>::truncate(Index n) {
+Index Session<Network>::truncate(Index n) {
   if (n < 0 || n > length()) {
     throw Error(ErrorCode::bad_argument, "truncate", n, {"0 to ", length(), " tokens"});
   }
+  if (state_.can_truncate(n)) {
+    cut(n);
+    return 0;
+  }
+  snapshots_.forget_after(n);
+  const Index start = snapshots_.restore(state_, n);
+  const std::vector<int> again(tokens_.begin() + start, tokens_.begin() + n);
+  cut(start);
+  if (!again.empty()) network_.prefill(*this, again);
+  return static_cast<Index>(again.size());
+}
+
+template <class Network>
+void Session<Network>::cut(Index n) {
   kv_.truncate(n);
   state_.truncate(n);
+  snapshots_.forget_after(n);
   tokens_.resize(static_cast<std::size_t>(n));
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include <qwenlite/cache/delta_state.hpp>
 #include <qwenlite/checkpoint/model_config.hpp>
 #include <qwenlite/checkpoint/weights.hpp>
 
@@ -17,15 +18,20 @@ inline namespace QWENLITE_ABI {
 
 /// Each size is a Fixed<N> or a Runtime, under its name in config.json.
 ///
-///   name              for messages
-///   model_type        that config.json must have
-///   Layer<S>          forward(pass, h) on the residual stream h; formats() of its weights
-///   make_layers       all layers in order, from the tensors below "model."
-///   attention_layers  how many of them keep keys and values
-///   card_defaults     sampling values of the model card
+///   name                  for messages
+///   model_type            that config.json must have
+///   Layer<S>              forward(pass, h) on the residual stream h; formats() of its weights
+///   Norm                  the norm before the output matrix
+///   StateFor<Kv>          state policy that goes with a policy for keys and values
+///   make_layers           all layers in order, from the tensors below "model."
+///   bind_family_sizes     sets or checks sizes beyond those that all families have
+///   attention_layers      how many layers keep keys and values
+///   query_and_gate_width  of attention with an output gate, else 0
+///   delta_layout          of the recurrent state; zeros without
+///   card_defaults         sampling values of the model card
 template <class S>
 concept ModelShape = std::default_initializable<S> &&
-    requires(const S shape, const Weights& weights, const ModelConfig& config) {
+    requires(S bound, const S shape, const Weights& weights, const ModelConfig& config) {
   { S::name } -> std::convertible_to<std::string_view>;
   { S::model_type } -> std::convertible_to<std::string_view>;
   { shape.hidden_size } -> std::convertible_to<Index>;
@@ -36,6 +42,9 @@ concept ModelShape = std::default_initializable<S> &&
   { shape.intermediate_size } -> std::convertible_to<Index>;
   { shape.vocab_size } -> std::convertible_to<Index>;
   { S::make_layers(weights, shape, config) } -> std::same_as<std::vector<typename S::template Layer<S>>>;
+  S::bind_family_sizes(bound, config);
+  { S::query_and_gate_width(shape) } -> std::convertible_to<Index>;
+  { S::delta_layout(shape, config) } -> std::same_as<DeltaLayout>;
   { S::attention_layers(config) } -> std::convertible_to<Index>;
   { S::card_defaults() } -> std::same_as<GenerationDefaults>;
 };
@@ -66,6 +75,7 @@ template <ModelShape S>
   bind_size(shape.head_dim, S::name, "head_dim", config.head_dim);
   bind_size(shape.intermediate_size, S::name, "intermediate_size", config.intermediate_size);
   bind_size(shape.vocab_size, S::name, "vocab_size", config.vocab_size);
+  S::bind_family_sizes(shape, config);
   return shape;
 }
 

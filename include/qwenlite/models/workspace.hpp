@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include <qwenlite/cache/delta_state.hpp>
 #include <qwenlite/layers/activations.hpp>
 
 namespace qwenlite {
@@ -21,6 +22,7 @@ struct NetworkSizes {
   Index vocab_size = 0;
   FormatSet formats;  ///< of the layers' weight matrices
   Format head_format = Format::bf16;
+  DeltaLayout delta{};  ///< zeros where there are no Gated DeltaNet layers
 };
 
 /// What a workspace has room for.
@@ -46,6 +48,8 @@ class Workspace {
   [[nodiscard]] const Ops& head_ops() const noexcept { return head_ops_; }
   [[nodiscard]] OpsScratch& head_scratch() noexcept { return *head_scratch_; }
   [[nodiscard]] const Activations& activations() const noexcept { return *activations_; }
+  /// Null where there are no Gated DeltaNet layers.
+  [[nodiscard]] DeltaScratch* delta_scratch() noexcept { return delta_scratch_ ? &*delta_scratch_ : nullptr; }
 
   /// Rows of the residual stream [count, hidden_size].
   [[nodiscard]] Matrix<float> stream(Index first, Index count) const noexcept {
@@ -70,7 +74,7 @@ class Workspace {
   [[nodiscard]] Index bytes() const noexcept {
     return stream_.bytes() + cos_.bytes() + sin_.bytes() + selected_.bytes() + logits_.bytes() +
            hidden_.bytes() + (activations_ ? activations_->bytes() : 0) + (scratch_ ? scratch_->bytes() : 0) +
-           (head_scratch_ ? head_scratch_->bytes() : 0);
+           (head_scratch_ ? head_scratch_->bytes() : 0) + (delta_scratch_ ? delta_scratch_->bytes() : 0);
   }
 
  private:
@@ -93,6 +97,7 @@ class Workspace {
   std::optional<Activations> activations_;
   std::optional<OpsScratch> scratch_;
   std::optional<OpsScratch> head_scratch_;
+  std::optional<DeltaScratch> delta_scratch_;
 };
 
 /// Replaces `buffer` if it has less than rows * width floats.
@@ -131,6 +136,10 @@ inline void Workspace::grow(const WorkspaceLimits& needed) {
                                    .pieces = now.sequences,
                                    .max_tokens = now.max_tokens,
                                    .formats = sizes_.formats});
+  if (sizes_.delta.layers > 0 && (!delta_scratch_ || now.sequences != limits_.sequences)) {
+    delta_scratch_.reset();
+    delta_scratch_.emplace(ops_, sizes_.delta.sizes, now.sequences);
+  }
   limits_ = now;
 }
 
