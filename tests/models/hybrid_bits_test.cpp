@@ -87,7 +87,8 @@ TEST_CASE("Qwen3.5: logits have the same bits on 1, 2 and 5 threads", "[bits][th
   });
 }
 
-TEST_CASE("Qwen3.5: logits have the same bits after cutting back to any of the last 130 tokens", "[bits][slow]") {
+TEST_CASE("Qwen3.5: logits have the same bits after cutting back to any of the last 130 tokens",
+          "[bits][slow]") {
   const std::string name = GENERATE(from_range(hybrid_checkpoints));
   const std::vector<int> tokens = random_tokens(203, 3);
   for_each_way([&](const Way& way) {
