@@ -161,7 +161,8 @@ TEST_CASE("Qwen3.5: a state that a failed forward has overwritten is mended by t
   CHECK(first_difference(found, Rows(expected.begin() + 70, expected.begin() + 80)) == -1);
 }
 
-TEST_CASE("Qwen3.5: cutting back to remembered places gives the same bits and processes few tokens again") {
+TEST_CASE("Qwen3.5: cutting back to remembered places gives the same bits and processes few tokens again",
+          "[bits]") {
   const std::vector<int> tokens = random_tokens(2300, 10);
   const ql::kernels::KernelTable* table = ql::kernels::supported().back();
   const auto network = open_network("qwen3.5-tiny-gqa", {table, table->default_precision});
@@ -187,7 +188,7 @@ TEST_CASE("Qwen3.5: cutting back to remembered places gives the same bits and pr
   }
 }
 
-TEST_CASE("Qwen3.5: memory is known beforehand, and state does not grow with the context") {
+TEST_CASE("Qwen3.5: memory is known beforehand, and state does not grow with the context", "[bits]") {
   const Hybrid network(ql::Checkpoint(checkpoint_path("qwen3.5-tiny")), {.threads = 1});
   auto session = network.new_session({.max_tokens = 200});
   const Index before = session.bytes();
