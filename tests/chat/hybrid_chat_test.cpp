@@ -49,7 +49,7 @@ Turn ask(Chat& chat, const std::string& question, Index length, bool thinking) {
 
 }  // namespace
 
-TEST_CASE("a conversation with Qwen3.5 equals cold runs and reuses what went before") {
+TEST_CASE("a conversation with Qwen3.5 equals cold runs and reuses what went before", "[bits]") {
   const ql::AnyModel model =
       ql::open(std::filesystem::path(QWENLITE_TEST_DATA "/checkpoints/qwen3.5-tiny"), {.threads = 1});
   const ql::Tokenizer tokenizer = scripted::tokenizer(ql::ChatFamily::qwen3_5);
