@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include <qwenlite/json_text.hpp>
 #include <qwenlite/text/python_json.hpp>
 
 namespace qwenlite {
@@ -19,7 +18,7 @@ inline namespace QWENLITE_ABI {
 namespace python_json {
 
 QWENLITE_INLINE nlohmann::ordered_json parse(std::string_view text, std::string_view what, ErrorCode code) {
-  json_text::Parsed parsed = json_text::parse(text, {.max_depth = max_nesting, .max_commas = text.size()});
+  json_text::Parsed parsed = json_text::parse(text, limits_of(text));
   if (parsed.problem) throw Error(code, what, *parsed.problem, "one JSON value");
   return std::move(parsed.value);
 }

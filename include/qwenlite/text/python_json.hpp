@@ -7,11 +7,11 @@
 // writes numbers as Python's repr. It uses an explicit stack: depth costs heap, never call stack.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include <qwenlite/error.hpp>
+#include <qwenlite/json_text.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -19,6 +19,11 @@ namespace python_json {
 
 /// Nesting beyond this is refused: copying a JSON value recurses once per level.
 inline constexpr std::size_t max_nesting = 64;
+
+/// What parse() allows a text: the bound on nesting, and any number of values.
+[[nodiscard]] inline json_text::Limits limits_of(std::string_view text) noexcept {
+  return {.max_depth = max_nesting, .max_commas = text.size()};
+}
 
 /// Parses `text`. Throws `code` with a line naming `what` and the byte when it is not JSON.
 [[nodiscard]] nlohmann::ordered_json parse(std::string_view text, std::string_view what, ErrorCode code);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <qwenlite/text/partial_match.hpp>
 #include <qwenlite/text/text_stream.hpp>
 #include <qwenlite/text/unicode.hpp>
 
@@ -75,8 +76,7 @@ QWENLITE_INLINE bool ThinkSplitter::step_inside() {
   std::size_t keep = held_.find(close_tag);
   const bool closes = keep != std::string::npos;
   if (!closes) {  // the longest tail that may become the tag
-    keep = held_.size() - std::min(held_.size(), close_tag.size() - 1);
-    while (std::string_view(held_).substr(keep) != close_tag.substr(0, held_.size() - keep)) ++keep;
+    keep = held_.size() - tail_that_begins(close_tag, held_);
   }
   const std::size_t after_tag = keep + close_tag.size();
   std::size_t text_end = keep;  // line breaks before the tag, or what may become it, wait with it
@@ -149,9 +149,7 @@ QWENLITE_INLINE auto TextStream::first_stop() const noexcept -> Stop {
 QWENLITE_INLINE std::size_t TextStream::held_back() const noexcept {
   std::size_t held = 0;
   for (const std::string& stop : options_.stop_strings) {
-    for (std::size_t n = std::min(stop.size() - 1, pending_.size()); n > held; --n) {
-      if (pending_.compare(pending_.size() - n, n, stop, 0, n) == 0) held = n;
-    }
+    held = std::max(held, tail_that_begins(stop, pending_));
   }
   return held;
 }

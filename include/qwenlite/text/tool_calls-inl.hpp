@@ -12,6 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include <qwenlite/json_text.hpp>
+#include <qwenlite/text/partial_match.hpp>
 #include <qwenlite/text/python_json.hpp>
 #include <qwenlite/text/tool_calls.hpp>
 
@@ -19,31 +21,18 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace tool_calls {
 
-using Json = nlohmann::ordered_json;
+using json_text::Json;
 
 inline constexpr std::string_view open_tag = "<tool_call>", close_tag = "</tool_call>";
 inline constexpr std::string_view function_open = "<function=", function_close = "</function>";
 inline constexpr std::string_view parameter_open = "<parameter=", parameter_close = "</parameter>";
 inline constexpr std::string_view blanks = " \t\r\n";
 
-[[nodiscard]] inline bool starts_with(std::string_view text, std::string_view start) noexcept {
-  return text.substr(0, start.size()) == start;
-}
-[[nodiscard]] inline bool ends_with(std::string_view text, std::string_view end) noexcept {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
 [[nodiscard]] inline std::string_view skip_blanks(std::string_view text) noexcept {
   return text.substr(std::min(text.find_first_not_of(blanks), text.size()));
 }
 [[nodiscard]] inline std::string_view trim(std::string_view text) noexcept {
   return skip_blanks(text.substr(0, text.find_last_not_of(blanks) + 1));
-}
-
-/// Length of the longest tail of `text` that may become `tag`.
-[[nodiscard]] inline std::size_t tail_that_begins(std::string_view tag, std::string_view text) noexcept {
-  std::size_t count = std::min(tag.size() - 1, text.size());
-  while (text.substr(text.size() - count) != tag.substr(0, count)) --count;
-  return count;
 }
 
 // ------------------------------------------------------------------------------------ the JSON form
@@ -64,24 +53,27 @@ inline constexpr std::string_view blanks = " \t\r\n";
 }
 
 [[nodiscard]] inline std::optional<Json> parsed(std::string_view text) {
-  try {
-    return python_json::parse(text, "tool call", ErrorCode::bad_text);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  json_text::Parsed result = json_text::parse(text, python_json::limits_of(text));
+  if (result.problem) return std::nullopt;
+  return std::move(result.value);
+}
+
+/// A member of what may be an object; null when it is none, or has no such member.
+[[nodiscard]] inline const Json* member(const Json* object, std::string_view name) {
+  return object != nullptr && object->is_object() ? json_text::member(*object, name) : nullptr;
 }
 
 [[nodiscard]] inline std::optional<ToolCall> parse_json(std::string_view text) {
   std::optional<Json> value = parsed(text);
   if (!value || !value->is_object()) return std::nullopt;
-  const auto name = value->find("name");
-  if (name == value->end() || !name->is_string()) return std::nullopt;
+  const Json* name = member(&*value, "name");
+  if (name == nullptr || !name->is_string()) return std::nullopt;
   ToolCall call;
   call.name = name->get_ref<const std::string&>();
   if (call.name.empty()) return std::nullopt;
-  const auto found = value->find("arguments");
-  if (found == value->end() || found->is_null()) return call;
-  Json arguments = std::move(*found);
+  const Json* found = member(&*value, "arguments");
+  if (found == nullptr || found->is_null()) return call;
+  Json arguments = *found;
   if (arguments.is_string()) {  // the object, written as a text
     std::optional<Json> inner = parsed(arguments.get_ref<const std::string&>());
     if (!inner) return std::nullopt;
@@ -96,7 +88,7 @@ inline constexpr std::string_view blanks = " \t\r\n";
 
 /// Takes "<tag=NAME>" off the front of `text`; an empty name when it is not there.
 [[nodiscard]] inline std::string_view take_name(std::string_view& text, std::string_view tag) noexcept {
-  if (!starts_with(text, tag)) return {};
+  if (!text.starts_with(tag)) return {};
   const std::size_t end = text.find_first_of("<>\n", tag.size());
   if (end == std::string_view::npos || text[end] != '>') return {};
   const std::string_view name = text.substr(tag.size(), end - tag.size());
@@ -107,7 +99,7 @@ inline constexpr std::string_view blanks = " \t\r\n";
 /// Takes "VALUE</parameter>" off the front of `text`. One line break at each end of the value belongs to
 /// the form; a value that has the first may hold the closing tag anywhere but at the start of a line.
 [[nodiscard]] inline std::optional<std::string_view> take_value(std::string_view& text) noexcept {
-  const bool on_lines = starts_with(text, "\n");
+  const bool on_lines = text.starts_with("\n");
   const std::size_t end = on_lines ? text.find("\n</parameter>") : text.find(parameter_close);
   if (end == std::string_view::npos) return std::nullopt;
   const std::size_t from = on_lines ? 1 : 0;
@@ -116,28 +108,27 @@ inline constexpr std::string_view blanks = " \t\r\n";
   return value;
 }
 
-/// The type that a tool's definition gives a parameter; empty when it says nothing, or allows text.
-[[nodiscard]] inline std::string type_of(std::span<const std::string> tools, std::string_view function,
-                                         const std::string& parameter) {
-  const auto member = [](const Json* object, const std::string& key) -> const Json* {
-    if (object == nullptr || !object->is_object()) return nullptr;
-    const auto found = object->find(key);
-    return found == object->end() ? nullptr : &*found;
-  };
+/// The parameters that the definition of a tool names; null when there is none of that name.
+[[nodiscard]] inline Json properties_of(std::span<const std::string> tools, std::string_view function) {
   for (const std::string& text : tools) {
     const std::optional<Json> tool = parsed(text);
     if (!tool) continue;
     const Json* wrapped = member(&*tool, "function");
     const Json* definition = wrapped != nullptr ? wrapped : &*tool;
     const Json* name = member(definition, "name");
-    if (name == nullptr || !name->is_string() || name->get_ref<const std::string&>() != function) continue;
+    if (name == nullptr || !json_text::is_text(*name, function)) continue;
     const Json* properties = member(member(definition, "parameters"), "properties");
-    const Json* type = member(member(properties, parameter), "type");
-    if (type == nullptr || !type->is_string()) return {};
-    const auto& name_of_type = type->get_ref<const std::string&>();
-    return name_of_type == "string" ? std::string() : name_of_type;
+    return properties == nullptr ? Json() : *properties;
   }
-  return {};
+  return nullptr;
+}
+
+/// The type that a definition gives a parameter; empty when it says nothing, or allows text.
+[[nodiscard]] inline std::string type_of(const Json& properties, std::string_view parameter) {
+  const Json* type = member(member(&properties, parameter), "type");
+  if (type == nullptr || !type->is_string()) return {};
+  const auto& name = type->get_ref<const std::string&>();
+  return name == "string" ? std::string() : name;
 }
 
 [[nodiscard]] inline bool has_type(const Json& value, std::string_view type) noexcept {
@@ -166,17 +157,18 @@ inline constexpr std::string_view blanks = " \t\r\n";
 [[nodiscard]] inline std::optional<ToolCall> parse_function(std::string_view text,
                                                             std::span<const std::string> tools) {
   const std::string_view name = take_name(text, function_open);
-  if (name.empty() || !ends_with(text, function_close)) return std::nullopt;
+  if (name.empty() || !text.ends_with(function_close)) return std::nullopt;
   text.remove_suffix(function_close.size());
   ToolCall call;
   call.name = name;
+  const Json properties = properties_of(tools, name);
   Json arguments = Json::object();
   while (!(text = skip_blanks(text)).empty()) {
     const std::string key(take_name(text, parameter_open));
     if (key.empty()) return std::nullopt;
     const std::optional<std::string_view> value = take_value(text);
     if (!value) return std::nullopt;
-    arguments[key] = typed(*value, type_of(tools, name, key));
+    arguments[key] = typed(*value, type_of(properties, key));
   }
   call.arguments = python_json::text_of(arguments);
   return call;
@@ -184,9 +176,9 @@ inline constexpr std::string_view blanks = " \t\r\n";
 
 /// Whether a closing tag after `inner` is the end of the call and not part of an argument.
 [[nodiscard]] inline bool may_close(std::string_view inner) noexcept {
-  if (starts_with(skip_blanks(inner), "{")) return !ends_in_string(inner);
+  if (skip_blanks(inner).starts_with('{')) return !ends_in_string(inner);
   const std::string_view text = trim(inner);
-  if (!starts_with(text, function_open) || ends_with(text, function_close)) return true;
+  if (!text.starts_with(function_open) || text.ends_with(function_close)) return true;
   const std::size_t opened = text.rfind(parameter_open), closed = text.rfind(parameter_close);
   return opened == std::string_view::npos || (closed != std::string_view::npos && closed > opened);
 }
@@ -196,7 +188,7 @@ inline constexpr std::string_view blanks = " \t\r\n";
 QWENLITE_INLINE std::optional<ToolCall> parse_tool_call(std::string_view text,
                                                         std::span<const std::string> tools) {
   text = tool_calls::trim(text);
-  if (tool_calls::starts_with(text, "{")) return tool_calls::parse_json(text);
+  if (text.starts_with('{')) return tool_calls::parse_json(text);
   return tool_calls::parse_function(text, tools);
 }
 
@@ -227,8 +219,7 @@ QWENLITE_INLINE bool ToolCallParser::step() {
 QWENLITE_INLINE bool ToolCallParser::step_outside() {
   const std::size_t found = held_.find(tool_calls::open_tag);
   const bool opens = found != std::string::npos;
-  const std::size_t end =
-      opens ? found : held_.size() - tool_calls::tail_that_begins(tool_calls::open_tag, held_);
+  const std::size_t end = opens ? found : held_.size() - tail_that_begins(tool_calls::open_tag, held_);
   std::size_t text_end = end;
   while (text_end > 0 && held_[text_end - 1] == '\n') --text_end;
   emit(text_end);
