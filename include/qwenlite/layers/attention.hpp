@@ -72,17 +72,17 @@ void attend_cached(const Pass& pass, const AttentionShape& shape, const Attentio
   pass.ops.attend(pass.pieces, shape, read_only(rows.q), rows.out, pass.scratch);
 }
 
-/// Shape gives hidden_size, num_attention_heads, num_key_value_heads and head_dim.
-template <class Shape>
-class Attention {
+/// The weights of an attention layer of any family; q_rows is the height of q_proj, and Norm what q and k
+/// get.
+template <class Norm>
+class AttentionWeights {
  public:
   static constexpr std::string_view scope_name = "self_attn.";
 
-  /// `layer` counts attention layers. Throws as Weights::matrix() and vector() do.
-  Attention(const Weights& scope, const Shape& shape, Index layer, float epsilon)
-      : shape_(shape),
-        layer_(layer),
-        q_proj_(scope, "q_proj", shape.num_attention_heads * shape.head_dim, shape.hidden_size),
+  /// Throws as Weights::matrix() and vector() do.
+  template <class Shape>
+  AttentionWeights(const Weights& scope, const Shape& shape, Index q_rows, float epsilon)
+      : q_proj_(scope, "q_proj", q_rows, shape.hidden_size),
         k_proj_(scope, "k_proj", shape.num_key_value_heads * shape.head_dim, shape.hidden_size),
         v_proj_(scope, "v_proj", shape.num_key_value_heads * shape.head_dim, shape.hidden_size),
         o_proj_(scope, "o_proj", shape.hidden_size, shape.num_attention_heads * shape.head_dim),
@@ -95,6 +95,25 @@ class Attention {
 
   /// Of all weights.
   [[nodiscard]] FormatSet formats() const { return either(input_formats(), {o_proj_.format()}); }
+
+ protected:
+  Linear q_proj_;  // [q_rows, hidden_size]
+  Linear k_proj_;  // [num_key_value_heads * head_dim, hidden_size]
+  Linear v_proj_;  // as k_proj
+  Linear o_proj_;  // [hidden_size, num_attention_heads * head_dim]
+  Norm q_norm_;    // [head_dim]
+  Norm k_norm_;    // [head_dim]
+};
+
+/// Shape gives hidden_size, num_attention_heads, num_key_value_heads and head_dim.
+template <class Shape>
+class Attention : public AttentionWeights<RmsNorm> {
+ public:
+  /// `layer` counts attention layers. Throws as Weights::matrix() and vector() do.
+  Attention(const Weights& scope, const Shape& shape, Index layer, float epsilon)
+      : AttentionWeights(scope, shape, shape.num_attention_heads * shape.head_dim, epsilon),
+        shape_(shape),
+        layer_(layer) {}
 
   /// out [tokens, hidden_size] = (or +=) attention(x). Appends to the cache of every sequence.
   template <class Pass>
@@ -120,12 +139,6 @@ class Attention {
  private:
   Shape shape_;
   Index layer_;
-  Linear q_proj_;   // [num_attention_heads * head_dim, hidden_size]
-  Linear k_proj_;   // [num_key_value_heads * head_dim, hidden_size]
-  Linear v_proj_;   // as k_proj
-  Linear o_proj_;   // [hidden_size, num_attention_heads * head_dim]
-  RmsNorm q_norm_;  // [head_dim]
-  RmsNorm k_norm_;  // [head_dim]
 };
 
 }  // namespace QWENLITE_ABI

@@ -15,27 +15,13 @@ inline namespace QWENLITE_ABI {
 
 /// Shape gives hidden_size, num_attention_heads, num_key_value_heads and head_dim.
 template <class Shape>
-class GatedAttention {
+class GatedAttention : public AttentionWeights<OnePlusRmsNorm> {
  public:
-  static constexpr std::string_view scope_name = "self_attn.";
-
   /// `layer` counts attention layers. Throws as Weights::matrix() and vector() do.
   GatedAttention(const Weights& scope, const Shape& shape, Index layer, float epsilon)
-      : shape_(shape),
-        layer_(layer),
-        q_proj_(scope, "q_proj", 2 * shape.num_attention_heads * shape.head_dim, shape.hidden_size),
-        k_proj_(scope, "k_proj", shape.num_key_value_heads * shape.head_dim, shape.hidden_size),
-        v_proj_(scope, "v_proj", shape.num_key_value_heads * shape.head_dim, shape.hidden_size),
-        o_proj_(scope, "o_proj", shape.hidden_size, shape.num_attention_heads * shape.head_dim),
-        q_norm_(scope, "q_norm", shape.head_dim, epsilon),
-        k_norm_(scope, "k_norm", shape.head_dim, epsilon) {}
-
-  [[nodiscard]] FormatSet input_formats() const {
-    return {q_proj_.format(), k_proj_.format(), v_proj_.format()};
-  }
-
-  /// Of all weights.
-  [[nodiscard]] FormatSet formats() const { return either(input_formats(), {o_proj_.format()}); }
+      : AttentionWeights(scope, shape, 2 * shape.num_attention_heads * shape.head_dim, epsilon),
+        shape_(shape),
+        layer_(layer) {}
 
   /// out [tokens, hidden_size] = (or +=) attention(x). Appends to the cache of every sequence.
   template <class Pass>
@@ -65,12 +51,6 @@ class GatedAttention {
  private:
   Shape shape_;
   Index layer_;
-  Linear q_proj_;          // [num_attention_heads * {query, gate} * head_dim, hidden_size]
-  Linear k_proj_;          // [num_key_value_heads * head_dim, hidden_size]
-  Linear v_proj_;          // as k_proj
-  Linear o_proj_;          // [hidden_size, num_attention_heads * head_dim]
-  OnePlusRmsNorm q_norm_;  // [head_dim]
-  OnePlusRmsNorm k_norm_;  // [head_dim]
 };
 
 }  // namespace QWENLITE_ABI

@@ -70,15 +70,8 @@ struct Qwen3Family {
 };
 
 /// Any Qwen3, sizes from config.json.
-struct Qwen3 : Qwen3Family {
+struct Qwen3 : Qwen3Family, RuntimeSizes {
   static constexpr std::string_view name = "Qwen3";
-  Runtime hidden_size;
-  Runtime num_hidden_layers;
-  Runtime num_attention_heads;
-  Runtime num_key_value_heads;
-  Runtime head_dim;
-  Runtime intermediate_size;
-  Runtime vocab_size;
 };
 
 struct Qwen3_0_6B : Qwen3Family {

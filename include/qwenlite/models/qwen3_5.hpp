@@ -93,15 +93,8 @@ struct Qwen3_5Family {
 };
 
 /// Any Qwen3.5, sizes from config.json.
-struct Qwen3_5 : Qwen3_5Family {
+struct Qwen3_5 : Qwen3_5Family, RuntimeSizes {
   static constexpr std::string_view name = "Qwen3_5";
-  Runtime hidden_size;
-  Runtime num_hidden_layers;
-  Runtime num_attention_heads;
-  Runtime num_key_value_heads;
-  Runtime head_dim;
-  Runtime intermediate_size;
-  Runtime vocab_size;
   Runtime linear_num_key_heads;
   Runtime linear_num_value_heads;
   Runtime linear_key_head_dim;

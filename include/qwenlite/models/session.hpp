@@ -131,7 +131,6 @@ Index Session<Network>::truncate(Index n) {
     cut(n);
     return 0;
   }
-  snapshots_.forget_after(n);
   const Index start = snapshots_.restore(state_, n);
   const std::vector<int> again(tokens_.begin() + start, tokens_.begin() + n);
   cut(start);

@@ -49,6 +49,17 @@ concept ModelShape = std::default_initializable<S> &&
   { S::card_defaults() } -> std::same_as<GenerationDefaults>;
 };
 
+/// The sizes that all families have, for shapes that take them from config.json.
+struct RuntimeSizes {
+  Runtime hidden_size;
+  Runtime num_hidden_layers;
+  Runtime num_attention_heads;
+  Runtime num_key_value_heads;
+  Runtime head_dim;
+  Runtime intermediate_size;
+  Runtime vocab_size;
+};
+
 /// Sets a run-time size; a fixed one that config.json contradicts is an error.
 template <class Size>
 void bind_size(Size& size, std::string_view shape_name, const char* field, Index found) {
