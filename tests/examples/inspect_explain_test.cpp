@@ -4,25 +4,10 @@
 // checked runs (QWENLITE_CHECK=1) give the results of others.
 #include <cstdlib>
 
+#include "environment_variable.hpp"
 #include "run_program.hpp"
 
 using namespace example_tests;
-
-namespace {
-
-/// Sets an environment variable for programs that are run while it lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Variable() { unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
-
-}  // namespace
 
 TEST_CASE("inspect explain says what was chosen and why") {
   const Result text = run("inspect", {"explain", tiny()});

@@ -1,66 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Drawing a token allocates nothing: this program counts every use of operator new.
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "catch_any.hpp"
+#include "counting_allocator.hpp"
 #include "generate/fake_model.hpp"
 #include "generate/reference_sampler.hpp"
 
 namespace ql = qwenlite;
 using ql::Index;
 using ql::SamplingOptions;
-
-namespace {
-
-std::atomic<long> allocations{0};
-
-// Out of line, so that compilers do not see an operator paired with a function of the C library.
-[[gnu::noinline]] void* counted(std::size_t bytes) {
-  ++allocations;
-  void* memory = std::malloc(bytes + 1);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-[[gnu::noinline]] void released(void* memory) {
-  std::free(memory);
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return counted(bytes);
-}
-void* operator new[](std::size_t bytes) {
-  return counted(bytes);
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  try {
-    return counted(bytes);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void operator delete(void* memory, const std::nothrow_t&) noexcept {
-  released(memory);
-}
-void operator delete(void* memory) noexcept {
-  released(memory);
-}
-void operator delete[](void* memory) noexcept {
-  released(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  released(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  released(memory);
-}
 
 TEST_CASE("a draw allocates nothing") {
   constexpr Index count = 20000;

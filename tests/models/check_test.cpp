@@ -6,6 +6,7 @@
 
 #include <qwenlite/generate/generate.hpp>
 
+#include "environment_variable.hpp"
 #include "models/tiny_models.hpp"
 
 namespace ql = qwenlite;
@@ -14,18 +15,6 @@ using namespace models_test;
 namespace {
 
 using Dense = ql::Model<ql::Qwen3>;
-
-/// Sets an environment variable while it lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Variable() { unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
 
 const ql::kernels::KernelTable& right() {
   return ql::kernels::active();
