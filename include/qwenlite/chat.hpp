@@ -8,6 +8,11 @@
 // think blocks out of the prompt: after a reply that had one (also the empty one of a model told not to
 // think), the reply's text is processed again at its new place, and nothing before it.
 //
+// Recurrent state, unlike keys and values, cannot be cut at will. So the session is told to remember the
+// places where prompts part as a rule: behind the first message (what is left when the oldest turns are
+// dropped), before the newest one (taken back, or said in other words) and at the beginning of the reply,
+// before its think block; and where the history was changed. Coming back there processes no token again.
+//
 //   qwenlite::ChatSession chat(model, tokenizer, {.system = "Be brief."});
 //   chat.send("Hello!", [](const qwenlite::ReplyDelta& delta) { std::cout << delta.content << std::flush; });
 #pragma once
@@ -39,7 +44,7 @@ inline namespace QWENLITE_ABI {
 
 struct ChatSessionOptions {
   std::string system{};              ///< the system message; empty: none
-  std::optional<bool> thinking{};    ///< unset leaves it to the template: Qwen3 thinks, small Qwen3.5 do not
+  std::optional<bool> thinking{};    ///< unset leaves it to the template, see ChatOptions
   std::vector<std::string> tools{};  ///< definitions the model may call, each a JSON object as text
   /// Most tokens of a think block. Then the block is closed and the model answers. 0 thinks not at all.
   std::optional<Index> thinking_budget{};
@@ -48,9 +53,9 @@ struct ChatSessionOptions {
   bool keep_thinking = false;
   /// The reply ends before any of these texts, in thinking and answer alike.
   std::vector<std::string> stop_strings{};
-  /// How to draw tokens, how many (thinking counts, and the end of a block comes whole), `progress` of the
-  /// prompt's new tokens, and `cancel` for all turns. `think` and `already_generated`, which say how a reply
-  /// began, are filled in for each.
+  /// How to draw tokens (unset fields: the model's defaults with thinking or without), how many (thinking
+  /// counts, and the end of a block comes whole), `progress` of the prompt's new tokens, and `cancel` for all
+  /// turns. `think` and `already_generated`, which say how a reply began, are filled in for each.
   GenerateOptions generate{};
   /// What to do when the conversation outgrows the session's max_tokens.
   WhenFull when_full = WhenFull::drop_oldest;
@@ -142,7 +147,9 @@ class ChatSession {
   }
   [[nodiscard]] PromptRoom room() const noexcept;
   [[nodiscard]] Held held(std::span<const int> prompt, bool dropped) const;
-  [[nodiscard]] Index before_reply(std::span<const int> prompt) const;
+  [[nodiscard]] bool may_think(std::span<const int> prompt) const;
+  Index go_back(Index tokens);
+  [[nodiscard]] std::vector<Index> parting_places(std::span<const int> prompt, Index known) const;
   [[nodiscard]] GenerateOptions reply_options(const std::stop_token& cancel, bool inside_think) const;
   GenerateStats run(IncomingReply& incoming, std::vector<int> input, GenerateOptions options);
   [[nodiscard]] std::optional<FinishReason> end_after_closing(const IncomingReply& incoming,
@@ -153,6 +160,7 @@ class ChatSession {
   ChatSessionOptions options_;
   Session session_;
   std::vector<Message> messages_;
+  Presence presence_;
   Index last_prompt_ = 0;  // tokens of the latest prompt: what the session holds beyond is a reply
   bool edited_ = false;    // the history was changed since
 };
@@ -216,6 +224,7 @@ ChatReply ChatSession<Model>::send(std::string text, ReplyCallback on_delta, std
 template <ChatModel Model>
 ChatReply ChatSession<Model>::send_messages(std::vector<Message> added, ReplyCallback on_delta,
                                             std::stop_token cancel) {
+  presence_.check("the chat session");
   std::vector<Message> messages = messages_;  // takes their place at the end
   messages.insert(messages.end(), std::move_iterator(added.begin()), std::move_iterator(added.end()));
   const FittedPrompt prompt =
@@ -231,15 +240,14 @@ ChatReply ChatSession<Model>::send_messages(std::vector<Message> added, ReplyCal
                          {.stop_strings = options_.stop_strings, .tools = options_.tools},
                          options_.thinking_budget, on_delta);
   const EitherStop stop(cancel, options_.generate.cancel);
-  if constexpr (std::is_void_v<decltype(session_.truncate(known.tokens))>) {
-    session_.truncate(known.tokens);
-  } else {
-    reply.replayed_tokens = session_.truncate(known.tokens);
-  }
+  reply.replayed_tokens = go_back(known.tokens);
   last_prompt_ = reply.prompt_tokens;
   const auto rest = tokens.subspan(static_cast<std::size_t>(known.tokens));
   GenerateOptions how = reply_options(stop.token(), incoming.inside_think());
-  how.remember_after = std::max<Index>(0, before_reply(tokens) - known.tokens);
+  if constexpr (requires { model_->defaults(true); }) {
+    how.sampling = how.sampling.or_else(model_->defaults(may_think(tokens)));
+  }
+  how.remember_after = parting_places(tokens, known.tokens);
   reply.generate = run(incoming, {rest.begin(), rest.end()}, std::move(how));
   incoming.finish();
 
@@ -287,14 +295,52 @@ auto ChatSession<Model>::held(std::span<const int> prompt, bool dropped) const -
   return result;
 }
 
-/// Tokens of a prompt before its last <|im_start|>, which opens the reply: the next turn's prompt begins with
-/// them, whatever its template makes of the reply. 0 where there is no such token.
+/// Whether the reply to a prompt may think: unless the prompt ends in a closed think block.
 template <ChatModel Model>
-Index ChatSession<Model>::before_reply(std::span<const int> prompt) const {
+bool ChatSession<Model>::may_think(std::span<const int> prompt) const {
   const std::optional<int> opening = tokenizer_->token_to_id("<|im_start|>");
-  if (!opening) return 0;
-  const auto found = std::find(prompt.rbegin(), prompt.rend(), *opening);
-  return found == prompt.rend() ? 0 : prompt.rend() - found - 1;
+  const std::optional<int> close = tokenizer_->token_to_id("</think>");
+  for (auto at = prompt.rbegin(); opening && at != prompt.rend() && *at != *opening; ++at) {
+    if (close && *at == *close) return false;
+  }
+  return true;
+}
+
+/// Takes the session back to so many tokens; returns how many of them were processed again for it.
+template <ChatModel Model>
+Index ChatSession<Model>::go_back(Index tokens) {
+  if constexpr (std::is_void_v<decltype(session_.truncate(tokens))>) {
+    session_.truncate(tokens);
+    return 0;
+  } else {
+    const bool changed = std::ssize(session_.tokens()) > tokens;
+    const Index replayed = session_.truncate(tokens);
+    if constexpr (requires { session_.remember(tokens); }) {
+      if (changed) session_.remember(tokens);
+    }
+    return replayed;
+  }
+}
+
+/// Where later prompts are likely to part from this one, in tokens after the `known` first: behind the first
+/// message, before the newest one, and in the reply's opening, before a think block.
+template <ChatModel Model>
+std::vector<Index> ChatSession<Model>::parting_places(std::span<const int> prompt, Index known) const {
+  const int opening = tokenizer_->token_to_id("<|im_start|>").value_or(-1);
+  std::vector<Index> starts;  // of messages
+  for (auto at = prompt.begin(); (at = std::find(at, prompt.end(), opening)) != prompt.end(); ++at) {
+    starts.push_back(at - prompt.begin());
+  }
+  if (starts.empty()) return {};
+  const Index reply = starts.back();
+  starts.pop_back();  // of the reply, whose opening is known
+  std::vector<Index> places;
+  if (starts.size() > 1) places = {starts[1] - known};
+  if (starts.size() > 2) places.push_back(starts.back() - known);
+  const int think = tokenizer_->token_to_id("<think>").value_or(-1);
+  places.push_back(std::find(prompt.begin() + reply, prompt.end(), think) - prompt.begin() - known);
+  std::erase_if(places, [](Index place) { return place <= 0; });
+  return places;
 }
 
 template <ChatModel Model>
@@ -323,7 +369,7 @@ GenerateStats ChatSession<Model>::run(IncomingReply& incoming, std::vector<int> 
     if (incoming.ended() || !incoming.out_of_budget()) return stats;
     input.assign(1, stats.last_token);
     options.progress = {};
-    options.remember_after = 0;
+    options.remember_after.clear();
   }
   const std::vector<int> closing = incoming.close_think_block();
   input.insert(input.end(), closing.begin(), closing.end());

@@ -80,7 +80,8 @@ struct ChatReply {
   bool thinking_closed_by_budget = false;
   Index prompt_tokens = 0;  ///< of the whole conversation
   Index reused_tokens = 0;  ///< of them, held by the session already; the others were computed
-  /// Of the reused, processed again all the same: recurrent state can go back only to places it remembers.
+  /// Of the reused, processed again all the same: recurrent state goes back to places it remembers. None
+  /// while prompts part where they do as a rule, and SessionOptions::snapshot_bytes holds those places.
   Index replayed_tokens = 0;
   Reuse reuse = Reuse::all;
   Index dropped_messages = 0;  ///< the oldest ones, taken out of the conversation

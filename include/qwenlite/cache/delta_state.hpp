@@ -5,9 +5,9 @@
 //
 // Kept for each layer are the states at the start of the open chunk and of the one before, the rows of both
 // chunks, and the inputs of the convolution of the last 64 positions. So any of the last 64 positions can be
-// cut back to by dropping rows, at no cost; farther back a snapshot is restored and at most 63 tokens are
-// processed again. All of it has a fixed size, known beforehand. Results have the bits of a sequence that
-// never went further.
+// cut back to by dropping rows, at no cost. A snapshot of any of them takes the rows of its open chunk along,
+// so that farther back the very place of a snapshot is restored and no token is processed again. All of it
+// has a fixed size, known beforehand. Results have the bits of a sequence that never went further.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +34,9 @@ struct DeltaLayout {
   }
 };
 
-/// The states and convolution inputs of all layers at one position, a multiple of 64: all that a sequence
-/// needs to go on from there. A value that outlives the state it was taken from; movable.
+/// What all layers remember at one position: the states at its chunk's start, the rows of the chunk before
+/// the position, the convolution's last inputs. All that a sequence needs to go on from there. A value that
+/// outlives the state it was taken from; movable.
 class DeltaSnapshot {
  public:
   DeltaSnapshot() = default;
@@ -48,7 +49,7 @@ class DeltaSnapshot {
   Index position_ = 0;
   DeltaLayout layout_;
   Format format_ = Format::f32;
-  AlignedBuffer data_;  // [layers]{state at the position, conv_kernel_dim - 1 inputs before it}
+  AlignedBuffer data_;  // [layers]{state, rows of the open chunk, conv_kernel_dim - 1 inputs}
 };
 
 /// DeltaState with the format of its states as a value.
@@ -73,20 +74,23 @@ class StoredDeltaState {
   /// Forgets everything from position n on. Throws `bad_argument` unless can_truncate(n).
   void truncate(Index n);
 
-  /// Whether snapshot(n) can be taken: at multiples of 64 that truncate() can go back to.
-  [[nodiscard]] bool can_snapshot(Index n) const noexcept {
-    return n > 0 && n % block_positions == 0 && can_truncate(n);
-  }
+  /// Whether snapshot(n) can be taken: where truncate() can go back to, but for 0.
+  [[nodiscard]] bool can_snapshot(Index n) const noexcept { return n > 0 && can_truncate(n); }
   /// Copies what a sequence of length n needs. Throws `bad_argument` unless can_snapshot(n).
   [[nodiscard]] DeltaSnapshot snapshot(Index n) const;
   /// Becomes the sequence at the snapshot's position. Throws `bad_argument` for one of other sizes.
   void restore(const DeltaSnapshot& from);
 
   [[nodiscard]] Index bytes() const noexcept { return layout_.layers * layer_bytes_; }
-  /// Of every snapshot.
-  [[nodiscard]] Index snapshot_bytes() const noexcept {
-    return layout_.layers * (state_bytes() + snapshot_rows_bytes());
+  /// Of a snapshot at position n: least at multiples of 64, where no chunk is open.
+  [[nodiscard]] Index snapshot_bytes(Index n) const noexcept {
+    const DeltaSizes& s = layout_.sizes;
+    const Index row = 4 * (s.key_width() + s.value_width()) + 8 * s.num_value_heads;
+    return layout_.layers * ((n < block_positions ? 0 : state_bytes()) + n % block_positions * row +
+                             std::min(n, s.conv_kernel_dim - 1) * input_bytes());
   }
+  /// Of the largest.
+  [[nodiscard]] Index most_snapshot_bytes() const noexcept { return snapshot_bytes(2 * block_positions - 1); }
   [[nodiscard]] Format format() const noexcept { return format_; }
   [[nodiscard]] const DeltaLayout& layout() const noexcept { return layout_; }
 
@@ -100,9 +104,6 @@ class StoredDeltaState {
     return layout_.sizes.state_floats() * element_bytes(format_);
   }
   [[nodiscard]] Index input_bytes() const noexcept { return layout_.sizes.channels() * 4; }
-  [[nodiscard]] Index snapshot_rows_bytes() const noexcept {
-    return (layout_.sizes.conv_kernel_dim - 1) * input_bytes();
-  }
   template <class F>
   void for_snapshot_parts(Index position, const F& f) const;
   void begin_at(Index position) noexcept {
@@ -226,13 +227,25 @@ inline void StoredDeltaState::truncate(Index n) {
 }
 
 /// Calls f(memory, bytes) for each piece of memory that a snapshot at `position` consists of, in order.
+/// Before the first 64 positions the state is zero and not stored.
 template <class F>
 inline void StoredDeltaState::for_snapshot_parts(Index position, const F& f) const {
   const DeltaSizes& s = layout_.sizes;
+  const Index place = position / block_positions % 2;
+  const Index open = position % block_positions;
+  const auto rows_of = [&](auto* from, Index stretches, Index stretch, Index count) {
+    constexpr auto size = static_cast<Index>(sizeof(*from));
+    for (Index i = place * stretches; i < (place + 1) * stretches && open > 0; ++i) {
+      f(reinterpret_cast<std::byte*>(from + i * stretch), count * size);
+    }
+  };
   for (Index layer = 0; layer < layout_.layers; ++layer) {
     const DeltaMemory memory = memory_of(layer);
-    f(memory.state + position / block_positions % 2 * state_bytes(), state_bytes());
-    for (Index p = position - s.conv_kernel_dim + 1; p < position; ++p) {
+    if (position >= block_positions) f(memory.state + place * state_bytes(), state_bytes());
+    rows_of(memory.keys, s.key_width(), block_positions, open);
+    rows_of(memory.values, s.num_value_heads, block_positions * s.value_head_dim, open * s.value_head_dim);
+    rows_of(memory.decay, s.num_value_heads, block_positions, open);
+    for (Index p = std::max<Index>(0, position - s.conv_kernel_dim + 1); p < position; ++p) {
       f(reinterpret_cast<std::byte*>(memory.conv + p % s.conv_rows() * s.channels()), input_bytes());
     }
   }
@@ -241,13 +254,13 @@ inline void StoredDeltaState::for_snapshot_parts(Index position, const F& f) con
 inline DeltaSnapshot StoredDeltaState::snapshot(Index n) const {
   if (!can_snapshot(n)) {
     throw Error(ErrorCode::bad_argument, "snapshot of a recurrent state", {n, " tokens"},
-                {"a multiple of 64 from ", std::max<Index>(reach_, 1), " to ", length_});
+                {std::max<Index>(reach_, 1), " to ", length_});
   }
   DeltaSnapshot copy;
   copy.position_ = n;
   copy.layout_ = layout_;
   copy.format_ = format_;
-  copy.data_ = AlignedBuffer(snapshot_bytes());
+  copy.data_ = AlignedBuffer(snapshot_bytes(n));
   std::byte* to = copy.data_.data();
   for_snapshot_parts(n, [&to](const std::byte* from, Index bytes) {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));

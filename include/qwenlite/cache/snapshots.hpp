@@ -4,8 +4,8 @@
 // They stay within a budget of bytes: when it is spent, the one goes whose neighbours are closest together,
 // measured by how far back it lies, so that recent places stay dense and old ones sparse.
 //
-// Positions ascend and are multiples of 64. States that keep nothing, and those that can go back anywhere,
-// have an empty class.
+// Positions ascend. Those taken unasked are multiples of 64, where snapshots are smallest. States that keep
+// nothing, and those that can go back anywhere, have an empty class.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,13 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-/// A state of which copies can be taken: snapshot(n) at positions where can_snapshot(n), restore() to go
-/// back.
+/// A state of which copies can be taken: snapshot(n) at positions where can_snapshot(n), of
+/// snapshot_bytes(n), most_snapshot_bytes() at most; restore() to go back.
 template <class State>
 concept SnapshotPolicy = requires(State state, const State view, Index n) {
   { view.can_snapshot(n) } -> std::convertible_to<bool>;
-  { view.snapshot_bytes() } -> std::convertible_to<Index>;
+  { view.snapshot_bytes(n) } -> std::convertible_to<Index>;
+  { view.most_snapshot_bytes() } -> std::convertible_to<Index>;
   { view.snapshot(n).position() } -> std::convertible_to<Index>;
   state.restore(view.snapshot(n));
 };
@@ -35,10 +36,12 @@ inline constexpr Index snapshot_interval = 1024;
 template <class State>
 class Snapshots {
  public:
+  static constexpr bool takes_any = false;
+
   Snapshots(const State& /*state*/, Index /*budget*/) {}
-  void keep(const State& /*state*/, Index /*length*/) {}
+  void keep(const State& /*state*/, Index /*n*/, Index /*length*/) {}
   void keep_now_and_then(const State& /*state*/, Index /*length*/) {}
-  void forget_after(Index /*n*/) {}
+  void forget_after(const State& /*state*/, Index /*n*/) {}
   [[nodiscard]] Index restore(State& /*state*/, Index /*n*/) const { return 0; }
   [[nodiscard]] Index most_bytes(Index /*max_tokens*/) const { return 0; }
 };
@@ -47,33 +50,35 @@ template <SnapshotPolicy State>
 class Snapshots<State> {
  public:
   using Snapshot = decltype(std::declval<const State&>().snapshot(0));
+  static constexpr bool takes_any = true;
 
   /// `budget` bytes; a snapshot that alone exceeds it is never taken.
-  Snapshots(const State& state, Index budget)
-      : each_(state.snapshot_bytes()), most_(each_ > 0 ? budget / each_ : 0) {}
+  Snapshots(const State& state, Index budget) : largest_(state.most_snapshot_bytes()), budget_(budget) {}
 
-  /// Takes a snapshot at the last multiple of 64 in `length` tokens, unless there is one.
-  void keep(const State& state, Index length) {
-    const Index position = length / block_positions * block_positions;
-    if (most_ == 0 || position == 0 || !state.can_snapshot(position)) return;
+  /// Takes a snapshot at position n of `length` tokens, unless there is one, or the state cannot.
+  void keep(const State& state, Index n, Index length) {
+    const Index bytes = state.snapshot_bytes(n);
+    if (bytes > budget_ || !state.can_snapshot(n)) return;
     const auto place = [&] {
-      return std::lower_bound(kept_.begin(), kept_.end(), position,
-                              [](const Snapshot& s, Index n) { return s.position() < n; });
+      return std::lower_bound(kept_.begin(), kept_.end(), n,
+                              [](const Snapshot& s, Index position) { return s.position() < position; });
     };
-    if (const auto at = place(); at != kept_.end() && at->position() == position) return;
-    if (static_cast<Index>(kept_.size()) == most_) kept_.erase(kept_.begin() + least_missed(length));
-    kept_.insert(place(), state.snapshot(position));
+    if (const auto at = place(); at != kept_.end() && at->position() == n) return;
+    while (bytes_ > budget_ - bytes) forget(state, kept_.begin() + least_missed(length));
+    kept_.insert(place(), state.snapshot(n));
+    bytes_ += bytes;
   }
 
-  /// The same when the last one is long ago.
+  /// The same at the last multiple of 64 when the last one is long ago.
   void keep_now_and_then(const State& state, Index length) {
     const Index last = kept_.empty() ? 0 : kept_.back().position();
-    if (length / block_positions * block_positions - last >= snapshot_interval) keep(state, length);
+    const Index n = length / block_positions * block_positions;
+    if (n - last >= snapshot_interval) keep(state, n, length);
   }
 
   /// Drops those of more than n tokens, which are not the sequence's any more.
-  void forget_after(Index n) {
-    while (!kept_.empty() && kept_.back().position() > n) kept_.pop_back();
+  void forget_after(const State& state, Index n) {
+    while (!kept_.empty() && kept_.back().position() > n) forget(state, kept_.end() - 1);
   }
 
   /// Takes the state back to the last snapshot of at most n tokens; returns its position, 0 if there is none.
@@ -88,10 +93,17 @@ class Snapshots<State> {
 
   /// Of all snapshots that a sequence of max_tokens can come to have.
   [[nodiscard]] Index most_bytes(Index max_tokens) const {
-    return std::min(most_, max_tokens / block_positions) * each_;
+    return max_tokens > budget_ / largest_ ? budget_ : max_tokens * largest_;
   }
+  /// Of those there are.
+  [[nodiscard]] Index bytes() const noexcept { return bytes_; }
 
  private:
+  void forget(const State& state, typename std::vector<Snapshot>::iterator which) {
+    bytes_ -= state.snapshot_bytes(which->position());
+    kept_.erase(which);
+  }
+
   /// Which of the kept to give up for a new one, `length` tokens being processed.
   [[nodiscard]] std::ptrdiff_t least_missed(Index length) const {
     std::ptrdiff_t least = 0;
@@ -109,8 +121,9 @@ class Snapshots<State> {
     return least;
   }
 
-  Index each_;
-  Index most_;
+  Index largest_;
+  Index budget_;
+  Index bytes_ = 0;
   std::vector<Snapshot> kept_;
 };
 

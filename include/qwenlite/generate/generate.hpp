@@ -24,6 +24,7 @@
 
 #include <qwenlite/generate/mask_hook.hpp>
 #include <qwenlite/generate/sampler.hpp>
+#include <qwenlite/kernels/formats.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -54,8 +55,9 @@ struct GenerateOptions {
   std::vector<int> stop_ids = {};
   /// Tokens of the prompt processed between two looks at `cancel` and two calls of `progress`.
   Index prefill_piece = 512;
-  /// After so many tokens of the prompt the session is told to remember() its place, if it can; 0: never.
-  Index remember_after = 0;
+  /// Numbers of tokens of the prompt after which the session is told to remember() the place, if it can:
+  /// where a later prompt may part from this one.
+  std::vector<Index> remember_after = {};
   /// Called with the number of prompt tokens processed and their total.
   std::function<void(Index, Index)> progress = {};
   /// Ends the reply early, also while the prompt is being processed.
@@ -159,7 +161,10 @@ class Generation {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr bool can_remember = requires(Session & session) { session.remember(); };
+  static constexpr bool can_remember = requires(Session & session, const Session& view, Index n) {
+    session.remember(n);
+    { view.remembers() } -> std::convertible_to<bool>;
+  };
 
   [[nodiscard]] static double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -186,14 +191,35 @@ class Generation {
     return options_.prefill_piece;
   }
 
+  /// How many of the `left` tokens of the prompt to process next. A session can remember a place up to 64
+  /// tokens after it has passed it, so the piece ends there at the latest.
+  [[nodiscard]] Index next_piece(Index left) const {
+    Index count = std::min(piece(), left);
+    if constexpr (can_remember) {
+      for (const Index place : options_.remember_after) {
+        const Index to_place = place - stats_.prompt_tokens;
+        if (to_place > 0 && session_.remembers()) count = std::min(count, to_place + block_positions);
+      }
+    }
+    return count;
+  }
+
+  /// Remembers the places among the last `count` tokens of the prompt.
+  void remember_places(Index count) {
+    if constexpr (can_remember) {
+      for (const Index place : options_.remember_after) {
+        const Index back = stats_.prompt_tokens - place;
+        if (back >= 0 && back < count && session_.remembers()) session_.remember(session_.length() - back);
+      }
+    }
+  }
+
   /// Processes the prompt and draws the first token; false when cancelled before that.
   [[nodiscard]] bool prefill() {
     const auto start = Clock::now();
     const auto total = static_cast<Index>(prompt_.size());
     while (stats_.prompt_tokens < total && !options_.cancel.stop_requested()) {
-      Index count = std::min(piece(), total - stats_.prompt_tokens);
-      const Index to_place = options_.remember_after - stats_.prompt_tokens;
-      if (can_remember && to_place > 0) count = std::min(count, to_place);
+      const Index count = next_piece(total - stats_.prompt_tokens);
       const auto tokens =
           prompt_.subspan(static_cast<std::size_t>(stats_.prompt_tokens), static_cast<std::size_t>(count));
       stats_.prompt_tokens += count;
@@ -206,9 +232,7 @@ class Generation {
         choose(logits);
         stats_.time_to_first_token = seconds_since(start);
       }
-      if constexpr (can_remember) {
-        if (stats_.prompt_tokens == options_.remember_after) session_.remember();
-      }
+      remember_places(count);
       if (options_.progress) options_.progress(stats_.prompt_tokens, total);
     }
     if (stats_.prompt_tokens < total) stats_.finish_reason = FinishReason::cancelled;

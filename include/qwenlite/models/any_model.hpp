@@ -7,6 +7,7 @@
 // other networks contains those and no others.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -43,8 +44,12 @@ class AnyOf {
     Index truncate(Index n) {
       return std::visit([&](auto& s) { return s.truncate(n); }, session_);
     }
-    void remember() {
-      std::visit([](auto& s) { s.remember(); }, session_);
+    void remember(Index n) {
+      std::visit([n](auto& s) { s.remember(n); }, session_);
+    }
+    void remember() { remember(length()); }
+    [[nodiscard]] bool remembers() const noexcept {
+      return visit([](const auto& s) { return s.remembers(); });
     }
     [[nodiscard]] Index kv_capacity_bytes() const noexcept {
       return visit([](const auto& s) { return s.kv_capacity_bytes(); });
@@ -161,8 +166,8 @@ class AnyOf {
   [[nodiscard]] std::span<const int> stop_ids() const noexcept {
     return visit([](const auto& network) { return network.stop_ids(); });
   }
-  [[nodiscard]] GenerationDefaults defaults() const {
-    return visit([](const auto& network) { return network.defaults(); });
+  [[nodiscard]] GenerationDefaults defaults(std::optional<bool> thinking = {}) const {
+    return visit([&](const auto& network) { return network.defaults(thinking); });
   }
   [[nodiscard]] Explanation explain(const SessionOptions& options = {}) const {
     return visit([&](const auto& network) { return network.explain(options); });

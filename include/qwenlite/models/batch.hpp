@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <qwenlite/models/rotary.hpp>
@@ -20,6 +21,26 @@ inline namespace QWENLITE_ABI {
 
 template <class Network>
 class Session;
+
+/// A member that tells whether its object still has its contents: not once it was moved from.
+class Presence {
+ public:
+  Presence() = default;
+  Presence(Presence&& other) noexcept : here_(std::exchange(other.here_, false)) {}
+  Presence& operator=(Presence&& other) noexcept {
+    here_ = std::exchange(other.here_, false);
+    return *this;
+  }
+  ~Presence() = default;
+
+  /// Throws `bad_argument`: "`what` was moved from", unless it is still there.
+  void check(const char* what) const {
+    if (!here_) throw Error(ErrorCode::bad_argument, {what, " was moved from"});
+  }
+
+ private:
+  bool here_ = true;
+};
 
 /// Which tokens of a sequence get results.
 enum class Logits : std::uint8_t { none, last, all };
@@ -135,6 +156,7 @@ class Batch {
   bool keep_logits_;
   bool keep_hidden_;
   bool done_ = false;
+  Presence presence_;
   const TraceSink* trace_ = nullptr;
   std::vector<Item> items_;
   std::vector<int> tokens_;     // of all rows
@@ -209,6 +231,8 @@ typename Batch<Network>::Item& Batch<Network>::add_rows(Session& session, std::s
 
 template <class Network>
 void Batch<Network>::check(const Session& session, std::span<const int> tokens) const {
+  presence_.check("the batch");
+  session.presence_.check("the session");
   require(!done_, "a batch must be cleared before it is used again");
   require(!tokens.empty(), "a forward needs at least one token");
   require(session.network_.same_as(network_), "the session belongs to another model");
@@ -244,10 +268,12 @@ const typename Batch<Network>::Item& Batch<Network>::finished(Index item, bool k
 /// Makes room. After this, nothing but an observer or a check of kernels (OpenOptions::check) throws.
 template <class Network>
 void Batch<Network>::begin() {
+  presence_.check("the batch");
   require(!done_, "a batch must be cleared before it is used again");
   WorkspaceLimits needed{.rows = std::min(rows(), chunk()), .sequences = size()};
   needed.stream_rows = Kv::retains ? needed.rows : rows();
   for (const Item& item : items_) {
+    item.session->presence_.check("a session of the batch");
     const Index before = item.position + item.rows - item.session->max_tokens();
     require(before <= 0 && (!Kv::retains || item.position == item.session->length()),
             "a session changed between add() and forward()");

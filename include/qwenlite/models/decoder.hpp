@@ -12,6 +12,7 @@
 #include <array>
 #include <concepts>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -77,6 +78,10 @@ class Model {
         kv_format_(options.kv.value_or(default_kv_format())) {
     if (options.log) write_log(options.log, decoder_->files, choices());
   }
+  // Moving copies the handle, so that a model that was moved from is still one.
+  Model(const Model&) noexcept = default;
+  Model& operator=(const Model&) noexcept = default;
+  ~Model() = default;
 
   /// An empty session of this network. Throws as Session's constructor does.
   [[nodiscard]] Session new_session(const SessionOptions& options = {}) const {
@@ -136,9 +141,10 @@ class Model {
   }
   /// Ids that end a reply.
   [[nodiscard]] std::span<const int> stop_ids() const noexcept { return decoder_->files.stop_ids(); }
-  /// Sampling values: generation_config.json, and the model card for what it leaves open.
-  [[nodiscard]] GenerationDefaults defaults() const {
-    return with_card_values(decoder_->files.generation_defaults(), Shape::card_defaults());
+  /// Sampling values: generation_config.json, and the model card for what it leaves open, for replies with
+  /// thinking or without; unset: as the family does by itself.
+  [[nodiscard]] GenerationDefaults defaults(std::optional<bool> thinking = {}) const {
+    return with_card_values(decoder_->files.generation_defaults(), Shape::card_defaults(thinking));
   }
 
   /// What was chosen when the model was opened, and why; and the memory of a session of these options, which

@@ -103,6 +103,7 @@ class Mtp<Network>::Session {
     return sizes;
   }
 
+  Presence presence_;
   Index max_tokens_;
   KvCache<> kv_;
   Stateless none_;
@@ -127,6 +128,7 @@ Mtp<Network>::Mtp(const Network& network, const Weights& scope)
 template <class Network>
 auto Mtp<Network>::forward(Session& session, const ConstMatrix<float>& hidden,
                            std::span<const int> next) const -> Results {
+  session.presence_.check("the head's session");
   const Index rows = hidden.rows();
   const Index width = network_.sizes().widths.hidden;
   require(rows > 0 && rows <= session.rows_of(*this) && std::ssize(next) == rows && hidden.cols() == width,

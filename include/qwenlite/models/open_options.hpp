@@ -63,7 +63,9 @@ struct Choices {
 /// "model.language_model." in those with a vision part, none in embedding checkpoints.
 [[nodiscard]] Weights text_scope(const Weights& all);
 
-/// Fields that `file` leaves open, from the model card.
+/// Fields that `file` leaves open, from the model card. A file that states a temperature states a set of
+/// values that belong together, for its own way to use the model: the card's penalties, which belong to the
+/// card's temperature, are then left out.
 [[nodiscard]] GenerationDefaults with_card_values(GenerationDefaults file, const GenerationDefaults& card);
 
 }  // namespace QWENLITE_ABI

@@ -4,6 +4,7 @@
 // As modeling_qwen3.py of transformers.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,12 +58,13 @@ struct Qwen3Family {
 
   [[nodiscard]] static Index attention_layers(const ModelConfig& config) { return config.num_hidden_layers; }
 
-  /// The model card's values for thinking, which is the default mode.
-  [[nodiscard]] static GenerationDefaults card_defaults() {
+  /// The model card's values, with thinking, which is the default, or without.
+  [[nodiscard]] static GenerationDefaults card_defaults(std::optional<bool> thinking = {}) {
+    const bool thinks = thinking.value_or(true);
     GenerationDefaults card;
     card.do_sample = true;
-    card.temperature = 0.6F;
-    card.top_p = 0.95F;
+    card.temperature = thinks ? 0.6F : 0.7F;
+    card.top_p = thinks ? 0.95F : 0.8F;
     card.top_k = 20;
     card.min_p = 0.0F;
     return card;

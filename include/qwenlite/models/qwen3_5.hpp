@@ -4,6 +4,7 @@
 // as modeling_qwen3_5.py of transformers.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -79,15 +80,16 @@ struct Qwen3_5Family {
     return {config.layers_of(LayerType::linear_attention), delta_sizes(shape)};
   }
 
-  /// The model card's values for text without thinking, which is the default mode of the small models.
-  [[nodiscard]] static GenerationDefaults card_defaults() {
+  /// The model card's values for text, with thinking or without, which is the default of the small models.
+  [[nodiscard]] static GenerationDefaults card_defaults(std::optional<bool> thinking = {}) {
+    const bool thinks = thinking.value_or(false);
     GenerationDefaults card;
     card.do_sample = true;
     card.temperature = 1.0F;
-    card.top_p = 1.0F;
+    card.top_p = thinks ? 0.95F : 1.0F;
     card.top_k = 20;
     card.min_p = 0.0F;
-    card.presence_penalty = 2.0F;
+    card.presence_penalty = thinks ? 1.5F : 2.0F;
     return card;
   }
 };
@@ -102,20 +104,64 @@ struct Qwen3_5 : Qwen3_5Family, RuntimeSizes {
   Runtime linear_conv_kernel_dim;
 };
 
-struct Qwen3_5_0_8B : Qwen3_5Family {
+/// What the released dense models have in common.
+struct Qwen3_5Released : Qwen3_5Family {
+  Fixed<256> head_dim;
+  Fixed<248320> vocab_size;
+  Fixed<16> linear_num_key_heads;
+  Fixed<128> linear_key_head_dim;
+  Fixed<128> linear_value_head_dim;
+  Fixed<4> linear_conv_kernel_dim;
+};
+
+struct Qwen3_5_0_8B : Qwen3_5Released {
   static constexpr std::string_view name = "Qwen3_5_0_8B";
   Fixed<1024> hidden_size;
   Fixed<24> num_hidden_layers;
   Fixed<8> num_attention_heads;
   Fixed<2> num_key_value_heads;
-  Fixed<256> head_dim;
   Fixed<3584> intermediate_size;
-  Fixed<248320> vocab_size;
-  Fixed<16> linear_num_key_heads;
   Fixed<16> linear_num_value_heads;
-  Fixed<128> linear_key_head_dim;
-  Fixed<128> linear_value_head_dim;
-  Fixed<4> linear_conv_kernel_dim;
+};
+
+struct Qwen3_5_2B : Qwen3_5Released {
+  static constexpr std::string_view name = "Qwen3_5_2B";
+  Fixed<2048> hidden_size;
+  Fixed<24> num_hidden_layers;
+  Fixed<8> num_attention_heads;
+  Fixed<2> num_key_value_heads;
+  Fixed<6144> intermediate_size;
+  Fixed<16> linear_num_value_heads;
+};
+
+struct Qwen3_5_4B : Qwen3_5Released {
+  static constexpr std::string_view name = "Qwen3_5_4B";
+  Fixed<2560> hidden_size;
+  Fixed<32> num_hidden_layers;
+  Fixed<16> num_attention_heads;
+  Fixed<4> num_key_value_heads;
+  Fixed<9216> intermediate_size;
+  Fixed<32> linear_num_value_heads;
+};
+
+struct Qwen3_5_9B : Qwen3_5Released {
+  static constexpr std::string_view name = "Qwen3_5_9B";
+  Fixed<4096> hidden_size;
+  Fixed<32> num_hidden_layers;
+  Fixed<16> num_attention_heads;
+  Fixed<4> num_key_value_heads;
+  Fixed<12288> intermediate_size;
+  Fixed<32> linear_num_value_heads;
+};
+
+struct Qwen3_5_27B : Qwen3_5Released {
+  static constexpr std::string_view name = "Qwen3_5_27B";
+  Fixed<5120> hidden_size;
+  Fixed<64> num_hidden_layers;
+  Fixed<24> num_attention_heads;
+  Fixed<4> num_key_value_heads;
+  Fixed<17408> intermediate_size;
+  Fixed<48> linear_num_value_heads;
 };
 
 }  // namespace QWENLITE_ABI

@@ -34,7 +34,8 @@ struct SessionOptions {
 /// What max_tokens is when nobody says, unless the model's context is shorter.
 inline constexpr Index default_max_tokens = 4096;
 
-/// One sequence of tokens of a network. Keeps the network alive. Movable.
+/// One sequence of tokens of a network. Keeps the network alive. Movable; one that was moved from holds no
+/// tokens, takes none and throws `bad_argument`.
 template <class Network>
 class Session {
  public:
@@ -56,9 +57,19 @@ class Session {
   /// returns how many. Throws `bad_argument` unless 0 <= n <= length().
   Index truncate(Index n);
 
-  /// Makes it cheap to come back here: truncate() to this length, or a little more, will process at most 63
-  /// tokens. Besides, every 1,024 tokens are remembered unasked. Does nothing without recurrent state.
-  void remember() { snapshots_.keep(state_, length()); }
+  /// Makes it free to come back to n tokens: truncate() there processes none again, and a little farther on
+  /// only those in between, as long as SessionOptions::snapshot_bytes holds the place. It must be one that
+  /// truncate() can go back to at no cost by itself, as it can to the last 64; nothing happens otherwise, and
+  /// without recurrent state. Besides, a place is remembered unasked every 1,024 tokens.
+  /// Throws `bad_argument` unless 0 <= n <= length().
+  void remember(Index n) {
+    check_length("remember", n);
+    snapshots_.keep(state_, n, length());
+  }
+  /// The place where the sequence ends now.
+  void remember() { remember(length()); }
+  /// Whether remember() is of use: whether there is recurrent state.
+  [[nodiscard]] bool remembers() const noexcept { return Snapshots<State>::takes_any; }
 
   /// Bytes reserved for keys and values, the part of them in use, and all memory of the session.
   [[nodiscard]] Index kv_capacity_bytes() const noexcept { return kv_.bytes(); }
@@ -90,7 +101,12 @@ class Session {
       return State();
   }
   void cut(Index n);
+  void check_length(const char* what, Index n) const {
+    presence_.check("the session");
+    if (n < 0 || n > length()) throw Error(ErrorCode::bad_argument, what, n, {"0 to ", length(), " tokens"});
+  }
 
+  Presence presence_;
   Network network_;
   Index max_tokens_;
   Kv kv_;
@@ -124,9 +140,7 @@ Session<Network>::Session(const Network& network, const SessionOptions& options)
 
 template <class Network>
 Index Session<Network>::truncate(Index n) {
-  if (n < 0 || n > length()) {
-    throw Error(ErrorCode::bad_argument, "truncate", n, {"0 to ", length(), " tokens"});
-  }
+  check_length("truncate", n);
   if (state_.can_truncate(n)) {
     cut(n);
     return 0;
@@ -142,7 +156,7 @@ template <class Network>
 void Session<Network>::cut(Index n) {
   kv_.truncate(n);
   state_.truncate(n);
-  snapshots_.forget_after(n);
+  snapshots_.forget_after(state_, n);
   tokens_.resize(static_cast<std::size_t>(n));
 }
 

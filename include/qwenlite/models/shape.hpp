@@ -5,6 +5,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +29,8 @@ inline namespace QWENLITE_ABI {
 ///   attention_layers      how many layers keep keys and values
 ///   query_and_gate_width  of attention with an output gate, else 0
 ///   delta_layout          of the recurrent state; zeros without
-///   card_defaults         sampling values of the model card
+///   card_defaults         sampling values of the model card, with thinking or without; unset: the family's
+///   way
 template <class S>
 concept ModelShape = std::default_initializable<S> &&
     requires(S bound, const S shape, const Weights& weights, const ModelConfig& config) {
@@ -46,7 +48,7 @@ concept ModelShape = std::default_initializable<S> &&
   { S::query_and_gate_width(shape) } -> std::convertible_to<Index>;
   { S::delta_layout(shape, config) } -> std::same_as<DeltaLayout>;
   { S::attention_layers(config) } -> std::convertible_to<Index>;
-  { S::card_defaults() } -> std::same_as<GenerationDefaults>;
+  { S::card_defaults(std::optional<bool>()) } -> std::same_as<GenerationDefaults>;
 };
 
 /// The sizes that all families have, for shapes that take them from config.json.

@@ -34,11 +34,13 @@ struct KnownTemplate {
   std::size_t bytes;
   std::uint64_t hash;
   ChatFamily family;
+  bool thinks;  // when nobody says
 };
-inline constexpr std::array<KnownTemplate, 3> known{{
-    {4168, 0x959A4551391A6549ULL, ChatFamily::qwen3},  // Qwen3, current revision
-    {4116, 0x2BFDB7AA9754484EULL, ChatFamily::qwen3},  // Qwen3, first revision: same text for string contents
-    {7755, 0x407BBCDEB62737B7ULL, ChatFamily::qwen3_5},  // Qwen3.5, small models: thinking is opt-in
+inline constexpr std::array<KnownTemplate, 4> known{{
+    {4168, 0x959A4551391A6549ULL, ChatFamily::qwen3, true},  // Qwen3, current revision
+    {4116, 0x2BFDB7AA9754484EULL, ChatFamily::qwen3, true},  // first revision: same text for string contents
+    {7755, 0x407BBCDEB62737B7ULL, ChatFamily::qwen3_5, false},  // Qwen3.5, small models: thinking is opt-in
+    {7756, 0xF07C510F47FBACA0ULL, ChatFamily::qwen3_5, true},   // Qwen3.5, from 4B on: thinking is opt-out
 }};
 
 // ------------------------------------------------------------------------------------- small parts
@@ -303,7 +305,7 @@ inline std::vector<ChatSegment> render_qwen3_5(const std::vector<Message>& messa
   }
   if (options.add_generation_prompt) {
     prompt.control("<|im_start|>assistant\n");
-    prompt.control(options.enable_thinking == true ? "<think>\n" : "<think>\n\n</think>\n\n");
+    prompt.control(*options.enable_thinking ? "<think>\n" : "<think>\n\n</think>\n\n");
   }
   return prompt.take();
 }
@@ -316,7 +318,10 @@ QWENLITE_INLINE ChatTemplate ChatTemplate::recognise(std::string_view text) {
   ChatTemplate result;
   const std::uint64_t hash = chat::fnv1a(text);
   for (const chat::KnownTemplate& known : chat::known) {
-    if (known.bytes == text.size() && known.hash == hash) return ChatTemplate(known.family);
+    if (known.bytes != text.size() || known.hash != hash) continue;
+    result.family_ = known.family;
+    result.thinks_ = known.thinks;
+    return result;
   }
   result.unknown_ = joined({"an unknown text of ", text.size(), " bytes"});
   return result;
@@ -333,7 +338,9 @@ QWENLITE_INLINE std::vector<ChatSegment> ChatTemplate::segments(const std::vecto
     case ChatFamily::qwen3: return chat::render_qwen3(messages, options);
     case ChatFamily::qwen3_5: break;
   }
-  return chat::render_qwen3_5(messages, options);
+  ChatOptions decided = options;
+  decided.enable_thinking = options.enable_thinking.value_or(thinks_);
+  return chat::render_qwen3_5(messages, decided);
 }
 
 QWENLITE_INLINE std::string ChatTemplate::render(const std::vector<Message>& messages,

@@ -34,7 +34,7 @@ struct Message {
 
 /// How a conversation is rendered.
 struct ChatOptions {
-  /// Unset leaves the choice to the family: Qwen3 thinks, the small Qwen3.5 models do not.
+  /// Unset leaves the choice to the template: Qwen3 thinks, and Qwen3.5 from 4B on; the smaller do not.
   std::optional<bool> enable_thinking{};
   bool add_generation_prompt = true;  ///< end with the opening of an assistant turn
   std::vector<std::string> tools{};   ///< definitions the model may call, each a JSON object as text
@@ -58,13 +58,15 @@ class ChatTemplate {
  public:
   ChatTemplate() = default;
   /// The template of a family, whatever a checkpoint brings.
-  explicit ChatTemplate(ChatFamily family) : family_(family) {}
+  explicit ChatTemplate(ChatFamily family) : family_(family), thinks_(family == ChatFamily::qwen3) {}
 
   /// The template whose text a checkpoint brings. An unknown text is no error until it is to be rendered.
   [[nodiscard]] static ChatTemplate recognise(std::string_view text);
 
   /// Empty when the checkpoint's template is none of the known ones.
   [[nodiscard]] std::optional<ChatFamily> family() const noexcept { return family_; }
+  /// Whether a model thinks where ChatOptions::enable_thinking is not set: Qwen3 does, Qwen3.5 from 4B on.
+  [[nodiscard]] bool thinks() const noexcept { return thinks_; }
 
   /// The prompt in segments; neighbours differ in `control`. Throws `unsupported` for an unknown template
   /// and `bad_text` for messages the family's template refuses.
@@ -77,6 +79,7 @@ class ChatTemplate {
 
  private:
   std::optional<ChatFamily> family_;
+  bool thinks_ = false;
   std::string unknown_;  // why family_ is empty
 };
 
