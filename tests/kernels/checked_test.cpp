@@ -181,7 +181,7 @@ void displaced_matmul(const MatmulArgs& a) {
 void wrong_pack(const PackArgs& a) {
   right().pack(a);
   if (a.norm_weight.data == nullptr || a.first > 0) return;
-  auto* first = reinterpret_cast<std::uint16_t*>(a.out) + (a.layout == PackLayout::rows_f32 ? 1 : 0);
+  auto* first = reinterpret_cast<std::uint16_t*>(a.out) + (qwenlite::kernels::keeps_f32(a.layout) ? 1 : 0);
   *first = static_cast<std::uint16_t>(*first ^ 0x10U);  // one bit of column 0, element 0
 }
 void wrong_rms_norm(const float* x, qwenlite::VectorView weight, float epsilon, float* out) {

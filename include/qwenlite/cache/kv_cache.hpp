@@ -69,6 +69,12 @@ class KvCache {
   /// Throws `context_full` past max_tokens.
   void append(Index layer, Index first, const ConstMatrix<float>& k, const ConstMatrix<float>& v);
 
+  /// The same in parts: first makes room for `count` rows of a layer, then stores their columns of one head,
+  /// for each head once. Different heads may be stored at the same time.
+  void begin_append(Index layer, Index first, Index count);
+  void append_head(Index layer, Index head, Index first, const ConstMatrix<float>& k,
+                   const ConstMatrix<float>& v) noexcept;
+
   /// Positions [64 * index, 64 * index + 64) of one head, as far as written.
   [[nodiscard]] KvBlock block(Index layer, Index kv_head, Index index) const noexcept {
     const std::byte* const k = planes(layer, kv_head, index);
@@ -151,32 +157,36 @@ void KvCache<Storage>::reserve() {
 template <class Storage>
 void KvCache<Storage>::append(Index layer, Index first, const ConstMatrix<float>& k,
                               const ConstMatrix<float>& v) {
-  const Index end = first + k.rows();
+  begin_append(layer, first, k.rows());
+  for (Index head = 0; head < layout_.kv_heads; ++head) append_head(layer, head, first, k, v);
+}
+
+template <class Storage>
+void KvCache<Storage>::begin_append(Index layer, Index first, Index count) {
+  const Index end = first + count;
   if (end > layout_.max_tokens) {
     throw Error(ErrorCode::context_full, "key/value cache", {end, " tokens"},
                 {"at most ", layout_.max_tokens});
   }
-  const Index width = layout_.head_dim;
-  for (Index from = first; from < end;) {
-    const Index index = from / block_positions;
-    const Index to = std::min(end, (index + 1) * block_positions);
-    // Kernels multiply rows past `count` by zero: what an earlier use left there must not be infinite.
-    if (from % block_positions == 0 && from < touched_) {
-      clear_rows(layer, from, std::min(touched_, from + block_positions));
-    }
-    for (Index head = 0; head < layout_.kv_heads;
-         ++head) {  // outermost, as planes lie in the same cache sets
-      std::byte* const out = planes(layer, head, index);
-      for (Index position = from; position < to; ++position) {
-        const Index row = position - first;
-        store_kv(storage_.format, width, position % block_positions,
-                 k.data() + row * k.outerStride() + head * width,
-                 v.data() + row * v.outerStride() + head * width, out, out + plane_bytes_);
-      }
-    }
-    from = to;
+  // Kernels multiply rows past `count` by zero: what an earlier use left there must not be infinite.
+  for (Index from = round_up(first, block_positions); from < std::min(end, touched_);
+       from += block_positions) {
+    clear_rows(layer, from, std::min(touched_, from + block_positions));
   }
   written_ = end;
+}
+
+template <class Storage>
+void KvCache<Storage>::append_head(Index layer, Index head, Index first, const ConstMatrix<float>& k,
+                                   const ConstMatrix<float>& v) noexcept {
+  const Index width = layout_.head_dim;
+  for (Index row = 0; row < k.rows(); ++row) {
+    const Index position = first + row;
+    std::byte* const out = planes(layer, head, position / block_positions);
+    store_kv(storage_.format, width, position % block_positions,
+             k.data() + row * k.outerStride() + head * width, v.data() + row * v.outerStride() + head * width,
+             out, out + plane_bytes_);
+  }
 }
 
 template <class Storage>
@@ -220,6 +230,15 @@ class NoCache {
   void append(Index /*layer*/, Index first, const ConstMatrix<float>& k, const ConstMatrix<float>& v) {
     if (first == 0) layer_under_way_.truncate(0);
     layer_under_way_.append(0, first, k, v);
+  }
+  /// As KvCache has them.
+  void begin_append(Index /*layer*/, Index first, Index count) {
+    if (first == 0) layer_under_way_.truncate(0);
+    layer_under_way_.begin_append(0, first, count);
+  }
+  void append_head(Index /*layer*/, Index head, Index first, const ConstMatrix<float>& k,
+                   const ConstMatrix<float>& v) noexcept {
+    layer_under_way_.append_head(0, head, first, k, v);
   }
   [[nodiscard]] KvBlock block(Index /*layer*/, Index kv_head, Index index) const noexcept {
     return layer_under_way_.block(0, kv_head, index);

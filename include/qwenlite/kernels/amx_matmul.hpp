@@ -108,7 +108,7 @@ inline void pack_group(const PackArgs& a, Index first, Index columns, std::byte*
 }
 
 inline void pack(const PackArgs& a) {
-  if (a.layout == PackLayout::rows_f32) return avx512::pack(a);
+  if (keeps_f32(a.layout)) return avx512::pack(a);
   const bool split = a.layout == PackLayout::tiles_bf16x3;
   const Index group_bytes = ceil_div(a.in, 32) * tile_bytes * (split ? 3 : 1);
   for (Index t = a.first; t < a.last; t += 16) {
@@ -223,6 +223,8 @@ inline void matmul(const MatmulArgs& a) {
     case PackLayout::rows_f32: return avx512::matmul(a);
     case PackLayout::tiles_bf16: return multiply<1>(a);
     case PackLayout::tiles_bf16x3: return multiply<3>(a);
+    case PackLayout::split_f32:
+    case PackLayout::pairs_bf16: return;  // not layouts of this table
   }
 }
 

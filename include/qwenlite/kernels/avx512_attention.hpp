@@ -6,6 +6,8 @@
 // as it is, so a row's bits do not depend on which other rows share the call.
 #pragma once
 
+#include <type_traits>
+
 #include <qwenlite/kernels/avx512.hpp>
 #include <qwenlite/kernels/avx512_delta.hpp>
 
@@ -27,31 +29,15 @@ namespace kernels::avx512 {
 
 /// Scratch of one attention call.
 struct SpanScratch {
-  float* q = nullptr;       ///< [16 rows][head_dim rounded up to 16]
+  float* q = nullptr;       ///< [16 rows][head_dim rounded up to 32], the tail zero
   float* scores = nullptr;  ///< [16 rows][64 keys], then probabilities
 
   SpanScratch(std::byte* memory, Index head_dim)
-      : q(reinterpret_cast<float*>(memory)), scores(q + max_query_rows * round_up(head_dim, 16)) {}
+      : q(reinterpret_cast<float*>(memory)), scores(q + max_query_rows * round_up(head_dim, 32)) {}
 };
 
 inline Index attend_scratch_bytes(Index head_dim) {
-  return max_query_rows * (round_up(head_dim, 16) + block_positions) * 4;
-}
-
-/// scores[r][j] = q_r . k_j for the first `keys` keys of a block.
-template <class Load>
-inline void block_scores(const SpanArgs& a, const KvBlock& block, Index keys, const SpanScratch& s) {
-  const Index q_stride = round_up(a.head_dim, 16);
-  for (Index r = 0; r < a.rows; r += few_columns) {
-    const Tile t{.w = block.k,
-                 .w_stride = a.head_dim * Load::bytes,
-                 .x = s.q + r * q_stride,
-                 .x_stride = q_stride,
-                 .in = a.head_dim,
-                 .out = s.scores + r * block_positions,
-                 .out_stride = block_positions};
-    tile_columns<Load>(t, keys, a.rows - r < few_columns ? a.rows - r : few_columns);
-  }
+  return max_query_rows * (round_up(head_dim, 32) + block_positions) * 4;
 }
 
 /// Turns a row of scores into probabilities relative to the new running maximum and extends the running
@@ -102,54 +88,95 @@ struct PairF32 {
   }
 };
 
-/// out[r][d] = out[r][d] * shrink[r] + sum_j p[r][j] v[j][d] for R rows and D vectors of dimensions.
-template <class Pair, int R, int D>
-inline void weigh_values(const float* p, const KvBlock& block, Index pairs, Index head_dim, Index d0,
-                         const float* shrink, float* out) {
-  Sums<D, R> sum;
-  __mmask16 m[static_cast<std::size_t>(D)];
-#pragma GCC unroll 16
-  for (int d = 0; d < D; ++d) m[d] = first_lanes(head_dim - d0 - d * 16);
+/// Probabilities [rows][64] of neighbouring query rows, the values they weigh and the rows' outputs.
+struct Weighing {
+  const float* p = nullptr;
+  const float* shrink = nullptr;  ///< [rows] factor of what was accumulated before
+  const std::byte* v = nullptr;
+  const std::byte* next = nullptr;  ///< values of the block that follows
+  Index pairs = 0;
+  Index head_dim = 0;
+  float* out = nullptr;  ///< [rows][head_dim]
+};
+
+/// out[r][d] = out[r][d] * shrink[r] + sum_j p[r][j] v[j][d] for R rows and D vectors of dimensions from d0.
+template <class Pair, int R, std::size_t D>
+inline void weigh_values(const Weighing& w, Index d0) {
+  const Lanes<D> lanes(w.head_dim - d0);
+  Block<R, D> sum;
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 16
-    for (int d = 0; d < D; ++d) {
-      sum.at[r][d] = _mm512_mul_ps(_mm512_maskz_loadu_ps(m[d], out + r * head_dim + d0 + d * 16),
-                                   _mm512_set1_ps(shrink[r]));
-    }
+    load_row(w.out + r * w.head_dim + d0, lanes, sum.at[r]);
+    multiply_row(w.shrink[r], sum.at[r]);
   }
-  for (Index j = 0; j < pairs; ++j) {
-    const std::byte* v = block.v + (j * head_dim + d0) * Pair::bytes;
+  for (Index j = 0; j < w.pairs; ++j) {
+    const Index at = (j * w.head_dim + d0) * Pair::bytes;
 #pragma GCC unroll 16
-    for (int d = 0; d < D; ++d) {
+    for (std::size_t d = 0; d < D; ++d) {
+      const Index here = at + static_cast<Index>(d) * 16 * Pair::bytes;
+      if (w.next != nullptr) prefetch(w.next + here);
       __m512 even;
       __m512 odd;
-      Pair::load(v + d * 16 * Pair::bytes, m[d], even, odd);
+      Pair::load(w.v + here, lanes.at[d], even, odd);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
-        const float* weight = p + r * block_positions + j * 2;
+        const float* weight = w.p + r * block_positions + j * 2;
         sum.at[r][d] = _mm512_fmadd_ps(_mm512_set1_ps(weight[0]), even, sum.at[r][d]);
         sum.at[r][d] = _mm512_fmadd_ps(_mm512_set1_ps(weight[1]), odd, sum.at[r][d]);
       }
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 16
-    for (int d = 0; d < D; ++d) _mm512_mask_storeu_ps(out + r * head_dim + d0 + d * 16, m[d], sum.at[r][d]);
-  }
+  for (int r = 0; r < R; ++r) store_row(sum.at[r], lanes, w.out + r * w.head_dim + d0);
 }
 
-template <class Pair, int R>
-inline void weigh_rows(const float* p, const KvBlock& block, Index pairs, Index head_dim, const float* shrink,
-                       float* out) {
-  Index d = 0;
-  for (; d + 64 <= head_dim; d += 64) weigh_values<Pair, R, 4>(p, block, pairs, head_dim, d, shrink, out);
-  for (; d < head_dim; d += 16) weigh_values<Pair, R, 1>(p, block, pairs, head_dim, d, shrink, out);
+/// Calls f(row, std::integral_constant<int, R>) for runs of R <= 6 rows.
+template <class F>
+inline void for_rows(Index rows, const F& f) {
+  for_columns(rows, [&](Index row, Index n) {
+    switch (n) {
+      case 1: return f(row, std::integral_constant<int, 1>());
+      case 2: return f(row, std::integral_constant<int, 2>());
+      case 3: return f(row, std::integral_constant<int, 3>());
+      case 4: return f(row, std::integral_constant<int, 4>());
+      case 5: return f(row, std::integral_constant<int, 5>());
+      default: return f(row, std::integral_constant<int, 6>());
+    }
+  });
 }
 
-template <class Load, class Pair>
-inline void attend_block(const SpanArgs& a, const KvBlock& block, const SpanScratch& s) {
+/// scores[r][j] = q_r . k_j for the first `keys` keys of a block: a product with the keys as weights.
+template <class Step>
+inline void score_block(const SpanArgs& a, const KvBlock& block, Index keys, const SpanScratch& s) {
+  const Tile all{.w = block.k,
+                 .w_stride = a.head_dim * Step::bytes,
+                 .x = s.q,
+                 .x_stride = round_up(a.head_dim, 32),
+                 .in = a.head_dim,
+                 .out = s.scores,
+                 .out_stride = block_positions};
+  for_columns(a.rows, [&](Index row, Index n) { multiply_once<Step>(from_column(all, row), keys, n); });
+}
+
+/// Adds the values of a block's first `keys` keys to the outputs of all rows.
+template <class Pair>
+inline void weigh_block(const SpanArgs& a, const Weighing& all) {
+  for_rows(a.rows, [&](Index r, auto rows) {
+    constexpr int R = rows.value;
+    constexpr std::size_t vectors = R <= 2 ? 8 : 4;  // enough chains to hide latency
+    Weighing w = all;
+    w.p += r * block_positions;
+    w.shrink += r;
+    w.out += r * a.head_dim;
+    if (r > 0) w.next = nullptr;  // once is enough
+    for (Index d = 0; d < a.head_dim; d += static_cast<Index>(vectors) * 16) {
+      weigh_values<Pair, R, vectors>(w, d);
+    }
+  });
+}
+
+template <class Step, class Pair>
+inline void attend_block(const SpanArgs& a, const KvBlock& block, const KvBlock& next, const SpanScratch& s) {
   Index keys = 0;  // visible to any row
   for (Index r = 0; r < a.rows; ++r) {
     const Index visible = a.last[r] - block.first + 1;
@@ -157,7 +184,7 @@ inline void attend_block(const SpanArgs& a, const KvBlock& block, const SpanScra
   }
   keys = keys > block.count ? block.count : keys;
   if (keys <= 0) return;
-  block_scores<Load>(a, block, keys, s);
+  score_block<Step>(a, block, keys, s);
   float shrink[max_query_rows];
   for (Index r = 0; r < a.rows; ++r) {
     float* scores = s.scores + r * block_positions;
@@ -170,34 +197,33 @@ inline void attend_block(const SpanArgs& a, const KvBlock& block, const SpanScra
       for (int i = 0; i < 4; ++i) _mm512_storeu_ps(scores + i * 16, _mm512_setzero_ps());
     }
   }
-  const Index pairs = (keys + 1) / 2;
-  Index r = 0;
-  for (; r + 4 <= a.rows; r += 4) {
-    weigh_rows<Pair, 4>(s.scores + r * block_positions, block, pairs, a.head_dim, shrink + r,
-                        a.out + r * a.head_dim);
-  }
-  for (; r < a.rows; ++r) {
-    weigh_rows<Pair, 1>(s.scores + r * block_positions, block, pairs, a.head_dim, shrink + r,
-                        a.out + r * a.head_dim);
-  }
+  weigh_block<Pair>(a, {.p = s.scores,
+                        .shrink = shrink,
+                        .v = block.v,
+                        .next = next.v,
+                        .pairs = (keys + 1) / 2,
+                        .head_dim = a.head_dim,
+                        .out = a.out});
 }
 
 inline void attend_span(const SpanArgs& a) {
   const SpanScratch s(a.scratch, a.head_dim);
-  const Index q_stride = round_up(a.head_dim, 16);
+  const Index q_stride = round_up(a.head_dim, 32);
   for (Index r = 0; r < a.rows; ++r) {
     a.max[r] = -__builtin_inff();
     a.sum[r] = 0;
+    _mm512_storeu_ps(s.q + (r + 1) * q_stride - 16, _mm512_setzero_ps());
     for_lanes(a.head_dim, [&](Index d, __mmask16 m) {
       _mm512_storeu_ps(s.q + r * q_stride + d, _mm512_maskz_loadu_ps(m, a.q + a.q_offset[r] + d));
       _mm512_mask_storeu_ps(a.out + r * a.head_dim + d, m, _mm512_setzero_ps());
     });
   }
   for (Index b = 0; b < a.block_count; ++b) {
+    const KvBlock& next = a.blocks[b + 1 < a.block_count ? b + 1 : b];
     if (a.blocks[b].format == KvFormat::bf16) {
-      attend_block<LoadBf16, PairBf16>(a, a.blocks[b], s);
+      attend_block<StepInOrder<LoadBf16>, PairBf16>(a, a.blocks[b], next, s);
     } else {
-      attend_block<LoadF32, PairF32>(a, a.blocks[b], s);
+      attend_block<StepF32, PairF32>(a, a.blocks[b], next, s);
     }
   }
 }
@@ -226,6 +252,7 @@ inline constexpr KernelTable table = [] {
   KernelTable t = scalar::table;
   t.name = "avx512";
   t.pack = pack;
+  t.layout = layout;
   t.matmul = matmul;
   t.matmul_scratch_bytes = matmul_scratch_bytes;
   t.rms_norm = rms_norm;

@@ -28,7 +28,7 @@ inline constexpr double vanishing = 1e-36;  ///< kernels may take denormal numbe
 
 /// What a sum of n products may be off by, as a part of the sum of their absolute values.
 [[nodiscard]] inline double sum_bound(Index n, PackLayout layout) {
-  const Index chain = layout == PackLayout::rows_f32 ? n / 4 : layout == PackLayout::tiles_bf16 ? n : 3 * n;
+  const Index chain = keeps_f32(layout) ? n / 4 : rounds_to_bf16(layout) ? n : 3 * n;
   return static_cast<double>(chain + 8) * u;
 }
 
@@ -134,6 +134,8 @@ inline void Comparison::report(const MessageText& what, const char* column_name,
 
 [[nodiscard]] inline const char* name_of(PackLayout layout) {
   if (layout == PackLayout::rows_f32) return "float32 rows";
+  if (layout == PackLayout::split_f32) return "split float32 rows";
+  if (layout == PackLayout::pairs_bf16) return "bf16 pairs of columns";
   return layout == PackLayout::tiles_bf16 ? "bf16 tiles" : "tiles of three bf16 parts";
 }
 
@@ -141,6 +143,16 @@ inline void Comparison::report(const MessageText& what, const char* column_name,
 inline void unpack(PackLayout layout, const std::byte* packed, Index in, Index column, float* out) {
   if (layout == PackLayout::rows_f32) {
     std::memcpy(out, packed + column * round_up(in, 32) * 4, static_cast<std::size_t>(in) * 4);
+    return;
+  }
+  if (layout == PackLayout::split_f32) {
+    const auto* row = reinterpret_cast<const float*>(packed) + column * round_up(in, 32);
+    for (Index i = 0; i < in; ++i) out[i] = row[i / 32 * 32 + i % 2 * 16 + i % 32 / 2];
+    return;
+  }
+  if (layout == PackLayout::pairs_bf16) {
+    const std::byte* pair = packed + column / 2 * packed_bytes(layout, 2, in);
+    for (Index i = 0; i < in; ++i) out[i] = decode(Format::bf16, pair, i / 4 * 8 + column % 2 * 4 + i % 4);
     return;
   }
   const Index parts = layout == PackLayout::tiles_bf16 ? 1 : 3;
@@ -157,9 +169,7 @@ inline void unpack(PackLayout layout, const std::byte* packed, Index in, Index c
 
 /// What packing may be off by, relative to each number: the norm, and the rounding of the layout.
 [[nodiscard]] inline double pack_bound(PackLayout layout, bool normed, Index in) {
-  const double rounding = layout == PackLayout::rows_f32     ? 0
-                          : layout == PackLayout::tiles_bf16 ? 0x1p-8
-                                                             : 2 * u;
+  const double rounding = keeps_f32(layout) ? 0 : rounds_to_bf16(layout) ? 0x1p-8 : 2 * u;
   return rounding + (normed ? norm_bound(in) : 0);
 }
 

@@ -19,11 +19,24 @@ enum class PackLayout : std::uint8_t {
   rows_f32,      ///< [columns][in rounded up to 32] float32, the tail zero
   tiles_bf16,    ///< [columns/16][in/32][16 pairs][16 columns][2] bf16: right operands of tile products
   tiles_bf16x3,  ///< [columns/16][in/32][3 parts][16][16][2]: high, middle, low part of each float32
+  pairs_bf16,    ///< [columns/2][in rounded up to 32, /4][2 columns][4] bf16: two columns side by side
+  split_f32,     ///< as rows_f32, but of each 32 elements the even ones come first, then the odd ones
 };
-inline constexpr Index layout_count = 3;
+inline constexpr Index layout_count = 5;
+
+/// Whether activations are rounded to bf16 on the way into it.
+[[nodiscard]] constexpr bool rounds_to_bf16(PackLayout layout) noexcept {
+  return layout == PackLayout::tiles_bf16 || layout == PackLayout::pairs_bf16;
+}
+
+/// Whether activations keep their float32 bits, in rows.
+[[nodiscard]] constexpr bool keeps_f32(PackLayout layout) noexcept {
+  return layout == PackLayout::rows_f32 || layout == PackLayout::split_f32;
+}
 
 [[nodiscard]] constexpr Index packed_bytes(PackLayout layout, Index columns, Index in) noexcept {
-  if (layout == PackLayout::rows_f32) return columns * round_up(in, 32) * 4;
+  if (keeps_f32(layout)) return columns * round_up(in, 32) * 4;
+  if (layout == PackLayout::pairs_bf16) return round_up(columns, 2) * round_up(in, 32) * 2;
   const Index tiles = ceil_div(columns, 16) * ceil_div(in, 32) * 1024;
   return layout == PackLayout::tiles_bf16 ? tiles : tiles * 3;
 }
@@ -107,7 +120,7 @@ struct MergeArgs {
 /// The arithmetic of one instruction set. Tables are constants; a stronger one starts as a copy of the
 /// next weaker one and replaces what it does better.
 struct KernelTable {
-  const char* name = "";  ///< "scalar", "avx2", "avx512", "amx"
+  const char* name = "";  ///< "scalar", "avx2", "avx512", "amx", "neon", "neon_bf16"
   Precision default_precision = Precision::exact;
 
   /// The layout in which matmul takes activations for weights of this format.

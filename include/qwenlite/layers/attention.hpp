@@ -10,6 +10,7 @@
 #include <array>
 #include <cmath>
 #include <concepts>
+#include <type_traits>
 
 #include <qwenlite/layers/activations.hpp>
 #include <qwenlite/layers/linear.hpp>
@@ -42,6 +43,13 @@ concept KvPolicy = requires(Kv kv, const Kv view, Index i, const ConstMatrix<flo
   { view.used_bytes() } -> std::convertible_to<Index>;
 };
 
+/// A KvPolicy that can store the heads of a layer's rows at the same time; see KvCache.
+template <class Kv>
+concept HeadwiseKv = KvPolicy<Kv> && requires(Kv kv, Index i, const ConstMatrix<float>& rows) {
+  kv.begin_append(i, i, i);
+  kv.append_head(i, i, i, rows, rows);
+};
+
 /// The sizes of attention in layer `layer` of a network.
 template <class Shape>
 [[nodiscard]] AttentionShape attention_shape(const Shape& shape, Index layer) noexcept {
@@ -60,15 +68,40 @@ struct AttentionRows {
   Matrix<float> out;  ///< as q
 };
 
-/// Appends keys and values to the cache of every sequence, then attends to all that is there.
+/// Appends keys and values to the cache of every sequence: several heads at a time if it is worth the trouble
+/// and the cache can.
 template <class Pass>
-void attend_cached(const Pass& pass, const AttentionShape& shape, const AttentionRows& rows) {
+void append_to_caches(const Pass& pass, const AttentionShape& shape, const AttentionRows& rows) {
+  using Kv = std::remove_reference_t<decltype(*pass.memories[0].kv)>;
+  const ConstMatrix<float> k = read_only(rows.k);
+  const ConstMatrix<float> v = read_only(rows.v);
+  if constexpr (HeadwiseKv<Kv>) {
+    if (k.rows() > 1) {
+      for (std::size_t i = 0; i < pass.pieces.size(); ++i) {
+        pass.memories[i].kv->begin_append(shape.layer, pass.pieces[i].position, pass.pieces[i].count);
+      }
+      auto task = [&](Index index, int /*worker*/) {
+        const auto i = static_cast<std::size_t>(index / shape.num_kv_heads);
+        const auto& piece = pass.pieces[i];
+        pass.memories[i].kv->append_head(shape.layer, index % shape.num_kv_heads, piece.position,
+                                         rows_of(k, piece.row, piece.count),
+                                         rows_of(v, piece.row, piece.count));
+      };
+      pass.ops.executor().run(static_cast<Index>(pass.pieces.size()) * shape.num_kv_heads, TaskRef(task));
+      return;
+    }
+  }
   for (std::size_t i = 0; i < pass.pieces.size(); ++i) {
     const auto& piece = pass.pieces[i];
-    pass.memories[i].kv->append(shape.layer, piece.position,
-                                rows_of(read_only(rows.k), piece.row, piece.count),
-                                rows_of(read_only(rows.v), piece.row, piece.count));
+    pass.memories[i].kv->append(shape.layer, piece.position, rows_of(k, piece.row, piece.count),
+                                rows_of(v, piece.row, piece.count));
   }
+}
+
+/// Appends, then attends to all that is there.
+template <class Pass>
+void attend_cached(const Pass& pass, const AttentionShape& shape, const AttentionRows& rows) {
+  append_to_caches(pass, shape, rows);
   pass.ops.attend(pass.pieces, shape, read_only(rows.q), rows.out, pass.scratch);
 }
 
