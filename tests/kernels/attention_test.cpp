@@ -188,8 +188,7 @@ bool close_to_reference(const Queries& q, Index r, const Blocks& kv, Index visib
 
 /// True when this table rounds queries and probabilities to bf16.
 bool rounds(const KernelTable& t, KvFormat kv, Precision precision) {
-  return kv == KvFormat::bf16 &&
-         t.layout(Format::bf16, precision) == qwenlite::kernels::PackLayout::tiles_bf16;
+  return kv == KvFormat::bf16 && rounds_to_bf16(t.layout(Format::bf16, precision));
 }
 
 /// Calls f(table, kv format, precision) for everything that can run here.

@@ -4,6 +4,7 @@
 // an inaccessible page, stored weights in every format, and comparison of bits.
 #pragma once
 
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <stdexcept>
@@ -23,8 +24,15 @@ using qwenlite::Index;
 using qwenlite::Precision;
 using qwenlite::kernels::KernelTable;
 
+/// The instruction set for whose sake the whole process is emulated, or null: emulation is slow, and others
+/// have runs of their own.
+inline const char* emulated_isa() {
+  return std::getenv("QWENLITE_EMULATED_ISA");
+}
+
 /// Every table that can run here, weakest first. Says loudly when AMX cannot.
 inline std::vector<const KernelTable*> runnable_tables() {
+  if (emulated_isa() != nullptr) return {&qwenlite::kernels::by_name(emulated_isa())};
   const auto supported = qwenlite::kernels::supported();
   std::vector<const KernelTable*> tables(supported.begin(), supported.end());
 #if defined(__x86_64__)

@@ -42,7 +42,7 @@ struct Problem {
   [[nodiscard]] Index row_bytes() const { return in * element_bytes(format); }
   [[nodiscard]] float input(const KernelTable& t, Index column, Index i) const {
     const float value = x[static_cast<std::size_t>(column * in + i)];
-    return t.layout(format, precision) == PackLayout::tiles_bf16 ? round_to_bf16(value) : value;
+    return rounds_to_bf16(t.layout(format, precision)) ? round_to_bf16(value) : value;
   }
 };
 

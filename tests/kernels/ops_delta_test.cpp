@@ -6,6 +6,7 @@
 #include <array>
 
 #include <qwenlite/cache/delta_state.hpp>
+#include <qwenlite/kernels/scalar.hpp>
 
 #include "delta_layer.hpp"
 #include "kernel_tables.hpp"

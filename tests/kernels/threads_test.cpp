@@ -162,25 +162,49 @@ TEST_CASE("workers that sleep are woken and take part") {
   }
 }
 
+#if defined(__x86_64__) || defined(__aarch64__)
+
+namespace {
+
 #if defined(__x86_64__)
+constexpr std::uint64_t flush_to_zero = 0x8000;
+std::uint64_t floating_point_mode() {
+  return __builtin_ia32_stmxcsr();
+}
+void set_floating_point_mode(std::uint64_t bits) {
+  __builtin_ia32_ldmxcsr(static_cast<unsigned>(bits));
+}
+#else
+constexpr std::uint64_t flush_to_zero = 0x1000000;
+std::uint64_t floating_point_mode() {
+  std::uint64_t bits = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(bits));
+  return bits;
+}
+void set_floating_point_mode(std::uint64_t bits) {
+  asm volatile("msr fpcr, %0" : : "r"(bits));
+}
+#endif
+
+}  // namespace
+
 TEST_CASE("workers compute in the caller's floating-point mode") {
   ThreadPool pool(3);
-  const unsigned before = __builtin_ia32_stmxcsr();
-  constexpr unsigned flush_to_zero = 0x8000;
-  std::array<unsigned, 3> seen{};  // [worker] mode of a task that worker ran
+  const std::uint64_t before = floating_point_mode();
+  std::array<std::uint64_t, 3> seen{};  // [worker] mode of a task that worker ran
   std::array<std::atomic<bool>, 3> ran{};
   const auto task = [&](Index, int worker) {
-    seen[static_cast<std::size_t>(worker)] = __builtin_ia32_stmxcsr();
+    seen[static_cast<std::size_t>(worker)] = floating_point_mode();
     ran[static_cast<std::size_t>(worker)].store(true);
     // Nobody leaves before all three are here, so each runs one task.
     while (!ran[0].load() || !ran[1].load() || !ran[2].load()) std::this_thread::yield();
   };
-  for (const unsigned mode : {before | flush_to_zero, before & ~flush_to_zero}) {
+  for (const std::uint64_t mode : {before | flush_to_zero, before & ~flush_to_zero}) {
     for (std::atomic<bool>& flag : ran) flag.store(false);
-    __builtin_ia32_ldmxcsr(mode);
+    set_floating_point_mode(mode);
     pool.run(3, task);
-    __builtin_ia32_ldmxcsr(before);
-    for (const unsigned found : seen) CHECK((found & flush_to_zero) == (mode & flush_to_zero));
+    set_floating_point_mode(before);
+    for (const std::uint64_t found : seen) CHECK((found & flush_to_zero) == (mode & flush_to_zero));
   }
 }
 #endif

@@ -44,7 +44,96 @@ Network open_network(const std::string& name, const Way& way, Index chunk = 512,
 
 /// Whether the instructions of a table are emulated here, which is slow: then less is computed.
 bool is_emulated(const ql::kernels::KernelTable& table) {
+  if (kernel_tests::emulated_isa() != nullptr) return true;
   return &table != ql::kernels::supported().back() && std::string(table.name) == "amx";
+}
+
+/// The rows [n, n + count) of a result.
+Rows rows_of(const Rows& all, Index n, Index count) {
+  return Rows(all.begin() + n, all.begin() + n + count);
+}
+
+void compare_pieces(const std::string& name, const Way& way, bool brief) {
+  const std::vector<int> tokens = random_tokens(brief ? 67 : 140, 1);
+  const auto whole = open_network(name, way);
+  const Rows expected = at_once(whole, tokens);
+  REQUIRE(expected.size() == tokens.size());
+  for (const Index chunk : {1, 3, 63, 64, 65}) {
+    INFO("chunk " << chunk);
+    if (chunk != 65 && brief) continue;
+    CHECK(first_difference(at_once(open_network(name, way, chunk), tokens), expected) == -1);
+  }
+  for (const Index step : {1, 2, 65}) {
+    INFO("step " << step);
+    if (step == 1 && brief) continue;
+    CHECK(first_difference(in_steps(whole, tokens, step), expected) == -1);
+  }
+  if (brief) return;
+  CHECK(first_difference(in_company(whole, tokens, 0), expected) == -1);
+  CHECK(first_difference(in_company(open_network(name, way, 37), tokens, 3), expected) == -1);
+}
+
+void compare_threads(const std::string& name, const Way& way, bool brief) {
+  const std::vector<int> tokens = random_tokens(brief ? 20 : 100, 2);
+  const Rows expected = at_once(open_network(name, way), tokens);
+  for (const int threads : {2, 5}) {
+    INFO(threads << " threads");
+    const auto network = open_network(name, way, 512, threads);
+    CHECK(first_difference(at_once(network, tokens), expected) == -1);
+    if (threads == 5) CHECK(first_difference(in_company(network, tokens, 2), expected) == -1);
+  }
+}
+
+void compare_cuts(const std::string& name, const Way& way, bool brief) {
+  const std::vector<int> tokens = random_tokens(203, 3);
+  const auto network = open_network(name, way);
+  const Rows expected = at_once(network, tokens);
+  auto session = network.new_session({.max_tokens = 256});
+  for (Index n = 199; n >= 70; n -= brief ? 86 : 1) {
+    INFO("cut to " << n);
+    if (session.length() > 200) session.truncate(200);
+    if (session.length() < 200) {
+      network.prefill(session, part_of(tokens, session.length(), 200 - session.length()));
+    }
+    session.truncate(n);
+    REQUIRE(session.length() == n);
+    const Rows found = copied(network.logits(session, part_of(tokens, n, 3), ql::Logits::all));
+    CHECK(first_difference(found, rows_of(expected, n, 3)) == -1);
+  }
+  session.truncate(0);
+  const Rows found = copied(network.logits(session, part_of(tokens, 0, 2), ql::Logits::all));
+  CHECK(first_difference(found, rows_of(expected, 0, 2)) == -1);
+}
+
+/// Places anywhere are remembered on the way; then the sequence goes back to each of them, twice.
+void compare_snapshots(const std::string& name, const Way& way, bool brief) {
+  const std::vector<Index> places =
+      brief ? std::vector<Index>{61} : std::vector<Index>{1, 2, 3, 61, 63, 64, 65, 100, 127, 128, 129, 190};
+  constexpr Index longest = 70;  // out of the state's own reach
+  const Index end = places.back() + longest + 10;
+  const std::vector<int> tokens = random_tokens(end, 11);
+  const auto network = open_network(name, way);
+  const Rows expected = at_once(network, tokens);
+  auto session = network.new_session({.max_tokens = end});
+  for (const Index place : places) {  // some where the sequence ends, some up to 64 tokens back
+    if (session.length() < place) {
+      const Index next = std::min(end, place + place % 2 * 60);
+      network.prefill(session, part_of(tokens, session.length(), next - session.length()));
+    }
+    session.remember(place);
+  }
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    for (const Index beyond : {longest, Index{3}}) {
+      INFO("place " << *place);
+      const Index past = *place + longest;
+      if (session.length() < past) {
+        network.prefill(session, part_of(tokens, session.length(), past - session.length()));
+      }
+      CHECK(session.truncate(*place) == 0);
+      const Rows found = copied(network.logits(session, part_of(tokens, *place, beyond), ql::Logits::all));
+      CHECK(first_difference(found, rows_of(expected, *place, beyond)) == -1);
+    }
+  }
 }
 
 }  // namespace
@@ -52,63 +141,33 @@ bool is_emulated(const ql::kernels::KernelTable& table) {
 TEST_CASE("Qwen3.5: logits have the same bits in any chunks, steps and company", "[bits]") {
   const std::string name = GENERATE(from_range(hybrid_checkpoints));
   INFO(name);
-  for_each_way([&](const Way& way) {
-    const std::vector<int> tokens = random_tokens(is_emulated(*way.table) ? 67 : 140, 1);
-    const auto whole = open_network(name, way);
-    const Rows expected = at_once(whole, tokens);
-    REQUIRE(expected.size() == tokens.size());
-    for (const Index chunk : {1, 3, 63, 64, 65}) {
-      INFO("chunk " << chunk);
-      if (chunk != 65 && is_emulated(*way.table)) continue;
-      CHECK(first_difference(at_once(open_network(name, way, chunk), tokens), expected) == -1);
-    }
-    for (const Index step : {1, 2, 65}) {
-      INFO("step " << step);
-      if (step == 1 && is_emulated(*way.table)) continue;
-      CHECK(first_difference(in_steps(whole, tokens, step), expected) == -1);
-    }
-    if (is_emulated(*way.table)) return;
-    CHECK(first_difference(in_company(whole, tokens, 0), expected) == -1);
-    CHECK(first_difference(in_company(open_network(name, way, 37), tokens, 3), expected) == -1);
-  });
+  for_each_way([&](const Way& way) { compare_pieces(name, way, is_emulated(*way.table)); });
 }
 
 TEST_CASE("Qwen3.5: logits have the same bits on 1, 2 and 5 threads", "[bits][threads]") {
   const std::string name = GENERATE(from_range(hybrid_checkpoints));
-  for_each_way([&](const Way& way) {
-    const std::vector<int> tokens = random_tokens(is_emulated(*way.table) ? 20 : 100, 2);
-    const Rows expected = at_once(open_network(name, way), tokens);
-    for (const int threads : {2, 5}) {
-      INFO(threads << " threads");
-      const auto network = open_network(name, way, 512, threads);
-      CHECK(first_difference(at_once(network, tokens), expected) == -1);
-      if (threads == 5) CHECK(first_difference(in_company(network, tokens, 2), expected) == -1);
-    }
-  });
+  for_each_way([&](const Way& way) { compare_threads(name, way, is_emulated(*way.table)); });
 }
 
 TEST_CASE("Qwen3.5: logits have the same bits after cutting back to any of the last 130 tokens",
           "[bits][slow]") {
   const std::string name = GENERATE(from_range(hybrid_checkpoints));
-  const std::vector<int> tokens = random_tokens(203, 3);
+  for_each_way([&](const Way& way) { compare_cuts(name, way, is_emulated(*way.table)); });
+}
+
+TEST_CASE("Qwen3.5: logits have the same bits after going back to places remembered anywhere", "[bits]") {
+  const std::string name = GENERATE(from_range(hybrid_checkpoints));
+  for_each_way([&](const Way& way) { compare_snapshots(name, way, is_emulated(*way.table)); });
+}
+
+TEST_CASE("Qwen3.5: the same bits in every way on emulated AMX too", "[.][thorough]") {
+  const std::string name = GENERATE(from_range(hybrid_checkpoints));
   for_each_way([&](const Way& way) {
-    const auto network = open_network(name, way);
-    const Rows expected = at_once(network, tokens);
-    auto session = network.new_session({.max_tokens = 256});
-    for (Index n = 199; n >= 70; n -= is_emulated(*way.table) ? 86 : 1) {
-      INFO("cut to " << n);
-      if (session.length() > 200) session.truncate(200);
-      if (session.length() < 200) {
-        network.prefill(session, part_of(tokens, session.length(), 200 - session.length()));
-      }
-      session.truncate(n);
-      REQUIRE(session.length() == n);
-      const Rows found = copied(network.logits(session, part_of(tokens, n, 3), ql::Logits::all));
-      CHECK(first_difference(found, Rows(expected.begin() + n, expected.begin() + n + 3)) == -1);
-    }
-    session.truncate(0);
-    CHECK(first_difference(copied(network.logits(session, part_of(tokens, 0, 2), ql::Logits::all)),
-                           Rows(expected.begin(), expected.begin() + 2)) == -1);
+    if (!is_emulated(*way.table)) return;
+    compare_pieces(name, way, false);
+    compare_threads(name, way, false);
+    compare_cuts(name, way, false);
+    compare_snapshots(name, way, false);
   });
 }
 
@@ -162,7 +221,7 @@ TEST_CASE("Qwen3.5: a state that a failed forward has overwritten is mended by t
 }
 
 TEST_CASE("Qwen3.5: cutting back to remembered places gives the same bits and processes few tokens again",
-          "[bits]") {
+          "[bits][long]") {
   const std::vector<int> tokens = random_tokens(2300, 10);
   const ql::kernels::KernelTable* table = ql::kernels::supported().back();
   const auto network = open_network("qwen3.5-tiny-gqa", {table, table->default_precision});
@@ -174,12 +233,12 @@ TEST_CASE("Qwen3.5: cutting back to remembered places gives the same bits and pr
     auto session = network.new_session({.max_tokens = 2304, .snapshot_bytes = budget});
     const Index before = session.bytes();
     network.prefill(session, part_of(tokens, 0, 333));
-    session.remember();  // of 320 tokens
+    session.remember();
     network.prefill(session, part_of(tokens, 333, 1967));
     for (const Index n : {2299, 2250, 2111, 1100, 400, 333, 320, 319, 1}) {
       INFO("cut to " << n);
       const Index again = session.truncate(n);
-      if (budget > 2 * snapshot) CHECK(again <= (n >= 1344 ? n - 1344 : n >= 320 ? n - 320 : n));
+      if (budget > 2 * snapshot) CHECK(again <= (n >= 1344 ? n - 1344 : n >= 333 ? n - 333 : n));
       REQUIRE(session.length() == n);
       const auto row = network.logits(session, part_of(tokens, n, 1));
       CHECK(same_bits({row.begin(), row.end()}, expected[static_cast<std::size_t>(n)]));

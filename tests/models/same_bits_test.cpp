@@ -111,7 +111,7 @@ TEST_CASE("logits have the same bits in any cache of the same format", "[bits]")
   });
 }
 
-TEST_CASE("long sequences have the same bits in prefill and decode", "[bits]") {
+TEST_CASE("long sequences have the same bits in prefill and decode", "[bits][long]") {
   const std::vector<int> tokens = random_tokens(1100, 6);  // more than one span of attention
   const std::array<Index, 6> last{1094, 1095, 1096, 1097, 1098, 1099};
   for (const ql::kernels::KernelTable* table : ql::kernels::supported()) {

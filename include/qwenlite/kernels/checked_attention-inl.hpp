@@ -106,7 +106,7 @@ QWENLITE_INLINE void attend(const Ops& ops, const SequencePiece& piece, const At
                             const ConstMatrix<float>& q, const Matrix<float>& out) {
   const Index width = shape.head_dim;
   const KvFormat format = piece.block(piece.cache, shape.layer, 0, 0).format;
-  const bool tiles = format == KvFormat::bf16 && ops.layout(Format::bf16) == PackLayout::tiles_bf16;
+  const bool tiles = format == KvFormat::bf16 && rounds_to_bf16(ops.layout(Format::bf16));
   const double score_bound = sum_bound(width, tiles ? PackLayout::tiles_bf16 : PackLayout::rows_f32) + 16 * u;
   Comparison comparison(ops, 3 * width + 2 * block_positions);
   auto task = [&](Index unit, int worker) {

@@ -16,6 +16,10 @@
 #include <qwenlite/kernels/avx2.hpp>
 #include <qwenlite/kernels/avx512.hpp>
 #include <qwenlite/kernels/process.hpp>
+#elif defined(__aarch64__)
+#include <qwenlite/kernels/neon.hpp>
+#include <qwenlite/kernels/neon_bf16.hpp>
+#include <qwenlite/kernels/process.hpp>
 #endif
 
 namespace qwenlite {
@@ -45,6 +49,8 @@ QWENLITE_INLINE CpuFeatures probe_cpu() noexcept {
       found.avx2 && (xcr0 & 0xE6U) == 0xE6U && bit(ebx, 16) && bit(ebx, 17) && bit(ebx, 30) && bit(ebx, 31);
   __cpuid_count(7, 1, eax, ebx, ecx, edx);
   found.amx = found.avx512 && bit(eax, 5) && amx && (xcr0 & 0x60000U) == 0x60000U;
+#elif defined(__aarch64__)
+  found.neon_bf16 = neon_bf16::is_available();
 #endif
   return found;
 }
@@ -59,6 +65,9 @@ QWENLITE_INLINE std::span<const KernelTable* const> supported() {
       if (cpu.avx2) tables[count++] = &avx2::table;
       if (cpu.avx512) tables[count++] = &avx512::table;
       if (cpu.amx) tables[count++] = &amx::table;
+#elif defined(__aarch64__)
+      tables[count++] = &neon::table;
+      if (probe_cpu().neon_bf16) tables[count++] = &neon_bf16::table;
 #endif
     }
   };

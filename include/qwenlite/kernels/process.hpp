@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What only the operating system can say about this process or grant it: the CPUs it may run on, and the use
-// of AMX tiles. The calls to the system that concern files are in checkpoint/mapped_file-inl.hpp; no third
-// file of the library makes any.
+// What only the operating system can say about this process or grant it: the CPUs it may run on, the use of
+// AMX tiles, and what an Arm CPU has. The calls to the system that concern files are in
+// checkpoint/mapped_file-inl.hpp; no third file of the library makes any.
 #pragma once
 
 #if defined(__linux__)
 #include <sched.h>
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -57,5 +60,19 @@ namespace kernels::amx {
 }
 
 }  // namespace kernels::amx
+
+namespace kernels::neon_bf16 {
+
+/// Whether the CPU has instructions on bf16 matrices.
+[[nodiscard]] inline bool is_available() noexcept {
+#if defined(__linux__) && defined(__aarch64__)
+  constexpr unsigned long bf16 = 1UL << 14U;  // HWCAP2_BF16
+  return (getauxval(AT_HWCAP2) & bf16) != 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace kernels::neon_bf16
 }  // namespace QWENLITE_ABI
 }  // namespace qwenlite

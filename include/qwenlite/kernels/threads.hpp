@@ -63,8 +63,8 @@ class Executor {
   virtual void run(Index tasks, TaskRef task) noexcept = 0;
 };
 
-/// How the calling thread rounds and whether it flushes denormal numbers (MXCSR on x86). Each thread has its
-/// own, and a host may have changed it.
+/// How the calling thread rounds and whether it flushes denormal numbers (MXCSR on x86, FPCR on Arm). Each
+/// thread has its own, and a host may have changed it.
 class FloatingPointMode {
  public:
 #if defined(__x86_64__)
@@ -79,6 +79,19 @@ class FloatingPointMode {
   static constexpr unsigned exception_flags = 0x3F;
   explicit FloatingPointMode(unsigned bits) noexcept : bits_(bits) {}
   unsigned bits_;
+#elif defined(__aarch64__)
+  [[nodiscard]] static FloatingPointMode of_this_thread() noexcept {
+    std::uint64_t bits = 0;
+    asm volatile("mrs %0, fpcr" : "=r"(bits));
+    return FloatingPointMode(bits);
+  }
+  void apply() const noexcept {
+    asm volatile("msr fpcr, %0" : : "r"(bits_) : "memory");
+  }
+
+ private:
+  explicit FloatingPointMode(std::uint64_t bits) noexcept : bits_(bits) {}
+  std::uint64_t bits_;
 #else
   [[nodiscard]] static FloatingPointMode of_this_thread() noexcept {
     return {};
