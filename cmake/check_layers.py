@@ -31,6 +31,8 @@ LAYERS = [
     ("generate/*", FLOOR + ["kernels/*"]),
     ("quantize/*", FLOOR + ["checkpoint/*", "kernels/*", "cache/*", "layers/*", "models/*"]),
     ("serve/*", FLOOR + ["cache/*", "generate/*"]),
+    ("score.hpp", FLOOR + ["score_numbers.hpp"]),
+    ("score_numbers.hpp", FLOOR),
     ("chat_reply.hpp", FLOOR + ["text/*", "generate/*"]),
     ("chat.hpp", FLOOR + ["checkpoint/*", "text/*", "kernels/*", "cache/*", "layers/*", "models/*", "generate/*", "chat_reply.hpp"]),
     ("model.hpp", FLOOR + ["checkpoint/*", "text/*", "kernels/*", "cache/*", "layers/*", "models/*", "generate/*", "chat.hpp"]),

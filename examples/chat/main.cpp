@@ -12,6 +12,7 @@
 #include <qwenlite/generate/presets.hpp>
 
 #include "chat/program.hpp"
+#include "programs/demo_models.hpp"
 #include "programs/standard_input.hpp"
 
 namespace ql = qwenlite;
@@ -71,7 +72,11 @@ void add_reply_options(CLI::App& app, chat::Options& o) {
 }
 
 void add_options(CLI::App& app, chat::Options& o) {
-  app.add_option("DIRECTORY", o.directory, "checkpoint directory (default: the demo model)");
+  CLI::Option* directory =
+      app.add_option("DIRECTORY", o.directory, "checkpoint directory (default: the demo model qwen3)");
+  app.add_option("--model", o.model, "a demo model (qwen3 or qwen3_5) or a checkpoint directory")
+      ->excludes(directory)
+      ->option_text("NAME");
   CLI::Option* prompt = app.add_option("--prompt", o.prompt, "ask this one question and end");
   app.add_flag("--interactive", o.interactive,
                "read questions line by line even when input is not a terminal")
@@ -97,16 +102,17 @@ void add_options(CLI::App& app, chat::Options& o) {
       "Ctrl-C stops an answer; three times, without waiting for it, also the program.");
 }
 
-/// The demo model: installed beside the program, or in the source tree.
-std::string demo_directory() {
-  std::error_code ignored;
-  const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
-  const fs::path installed = program.parent_path().parent_path() / "share/qwenlite/demo_models/qwen3";
-  if (fs::exists(installed, ignored)) return installed.string();
-  const fs::path built = QWENLITE_DEMO_MODELS "/qwen3";
-  if (fs::exists(built, ignored)) return built.string();
-  throw ql::Error(ql::ErrorCode::io, "no DIRECTORY was given, and the demo model is neither in " +
-                                         installed.string() + " nor in " + built.string());
+std::string model_directory(const chat::Options& o) {
+  if (!o.model.empty()) return programs::model_directory(o.model);
+  return o.directory.empty() ? programs::demo_directory(programs::demo_models.front()) : o.directory;
+}
+
+/// What people call the model.
+std::string name_of_model(const chat::Options& o) {
+  if (programs::is_demo_model(o.model)) return "the demo model " + o.model;
+  const std::string& directory = o.model.empty() ? o.directory : o.model;
+  if (directory.empty()) return "the demo model";
+  return fs::absolute(directory / fs::path()).parent_path().filename();
 }
 
 /// All of standard input, without a line break at its end.
@@ -125,6 +131,7 @@ void check_texts(const CLI::App& app, const chat::Options& o) {
     if (app.count(option) > 0 && wrong) throw CLI::ValidationError(option, what);
   };
   check("DIRECTORY", o.directory.empty(), "found an empty name, expected a checkpoint directory");
+  check("--model", o.model.empty(), "found an empty name, expected a demo model or a checkpoint directory");
   check("--prompt", o.prompt.empty(), "found no text, expected a question");
   check("--history", o.history.empty(), "found an empty name, expected a file");
   for (const std::string& stop : o.chat.stop_strings)
@@ -150,10 +157,9 @@ void run(chat::Options& o, chat::Interrupts& interrupts) {
       std::min(o.run.prefill_piece(), loop && terminal && o.run.cached() ? 128 : many);
   const std::string question = loop ? "" : o.has_prompt ? o.prompt : piped_question();
 
-  const ql::Checkpoint files(o.directory.empty() ? demo_directory() : o.directory);
+  const ql::Checkpoint files(model_directory(o));
   check_context(o, files.config().context_limit());
-  o.name = o.directory.empty() ? "the demo model"
-                               : fs::absolute(o.directory / fs::path()).parent_path().filename();
+  o.name = name_of_model(o);
   ql::TokenizerOptions how;
   if (!o.family.empty()) how.family = o.family == "qwen3" ? ql::ChatFamily::qwen3 : ql::ChatFamily::qwen3_5;
   const ql::Tokenizer tokenizer(files.directory(), how);

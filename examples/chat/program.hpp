@@ -11,12 +11,13 @@
 #include "chat/interrupts.hpp"
 #include "chat/line_reader.hpp"
 #include "chat/output.hpp"
-#include "chat/prefill_bar.hpp"
+#include "programs/prefill_bar.hpp"
 
 namespace chat {
 
 struct Options {
   std::string directory;
+  std::string model;
   std::string name;  // of the model, for people
   std::string prompt;
   std::string family;
@@ -55,7 +56,7 @@ class Program {
 
   const Options& options_;
   Interrupts& interrupts_;
-  PrefillBar bar_;
+  programs::PrefillBar bar_;
   programs::ProgramModel model_;
   Chat chat_;
   Commands commands_;

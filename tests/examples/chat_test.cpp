@@ -54,6 +54,37 @@ TEST_CASE("chat answers one question") {
   CHECK(answer(with({"--prompt", "Hello", "--threads", "3", "--chunk", "2"}, greedy)) == first);
 }
 
+TEST_CASE("chat --model takes the name of a demo model or a directory") {
+  const auto asked = [](const std::string& model) {
+    return answer(with({"--prompt", "What is 17 + 25?", "--model", model}, greedy));
+  };
+  const std::string first = answer(with({"--prompt", "What is 17 + 25?"}, greedy));
+  CHECK(asked("qwen3") == first);
+  CHECK(asked(demo()) == first);
+  CHECK_THAT(asked("qwen3_5"), has_text("42"));
+  CHECK(asked(QWENLITE_DEMO_MODELS "/qwen3_5") == asked("qwen3_5"));
+  check_failure("chat", {"--prompt", "Hello", "--model", "qwen9"},
+                {"--model", "'qwen9'", "qwen3 or qwen3_5"});
+  check_usage_error("chat", {"--model", "qwen3", demo()}, "--model");
+  check_usage_error("chat", {"--model", ""}, "--model");
+}
+
+TEST_CASE("chat answers with the Qwen3.5 demo model") {
+  const Words hybrid = with({"--model", "qwen3_5"}, greedy);
+  CHECK_THAT(answer(with({"--prompt", "\xE4\xBD\xA0\xE5\xA5\xBD"}, hybrid)),
+             has_text("\xE4\xBD\xA0\xE5\xA5\xBD"));
+  const Result talk =
+      run("chat", with({"--interactive"}, hybrid), "My name is Anna.\nWhat is 2 + 3?\nWhat is my name?\n");
+  CHECK(talk.status == 0);
+  CHECK_THAT(talk.out, has_text("5"));
+  CHECK_THAT(talk.out.substr(talk.out.find('5')), has_text("Anna"));
+
+  // Unlike Qwen3 it thinks only when asked to.
+  const Words question = {"--model", "qwen3_5", "--prompt", "What is 2 + 3?", "--temperature", "0"};
+  CHECK(answer(question) == answer(with(question, {"--no-think"})));
+  CHECK(answer(with(question, {"--think"})).rfind("<think>\n", 0) == 0);
+}
+
 TEST_CASE("chat draws by its seed") {
   const auto draw = [](const char* seed) {
     return answer({"--prompt", "Tell me a story.", "--no-think", "--temperature", "2", "--top-p", "0.99",

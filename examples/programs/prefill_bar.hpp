@@ -12,7 +12,7 @@
 
 #include <qwenlite/tensor.hpp>
 
-namespace chat {
+namespace programs {
 
 class PrefillBar {
  public:
@@ -59,4 +59,4 @@ class PrefillBar {
   Clock::time_point started_ = Clock::now();
 };
 
-}  // namespace chat
+}  // namespace programs

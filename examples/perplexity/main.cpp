@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// perplexity: how well a model predicts a text, and what a format of weights, keys and values or a precision
+// costs against a reference: the same model run otherwise, or another one with the same tokenizer.
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
+
+#include <qwenlite/score.hpp>
+
+#include "perplexity/report.hpp"
+#include "perplexity/texts.hpp"
+#include "programs/demo_models.hpp"
+#include "programs/open_model.hpp"
+#include "programs/prefill_bar.hpp"
+
+namespace ql = qwenlite;
+namespace fs = std::filesystem;
+using ql::Index;
+
+namespace {
+
+constexpr Index many = Index{1} << 40;
+constexpr Index default_window = 2048;
+
+/// A model as asked for.
+struct Side {
+  std::string directory;
+  std::string weights = "stored";
+  programs::RunOptions run;
+};
+
+struct Options {
+  Side model;
+  Side reference;
+  std::string text;
+  bool conversations = false;
+  std::optional<Index> window;
+  std::optional<Index> stride;
+  std::optional<Index> max_tokens;
+  bool json = false;
+};
+
+const std::vector<std::string> weight_formats = {"stored", "bf16", "f16", "f32"};
+constexpr const char* reference_options[] = {"--reference", "--reference-weights", "--reference-kv",
+                                             "--reference-precision"};
+
+void add_reference_options(CLI::App& app, Side& reference) {
+  app.add_option("--reference", reference.directory,
+                 "compare with this checkpoint (default: the same, when another --reference-... is given)");
+  app.add_option("--reference-weights", reference.weights, "its --weights (default: stored)")
+      ->check(programs::one_of(weight_formats));
+  app.add_option("--reference-kv", reference.run.kv, "its --kv (default: bf16)")
+      ->check(programs::one_of({"bf16", "f32", "none"}));
+  app.add_option("--reference-precision", reference.run.precision,
+                 "its --precision (default: as the instruction set's)")
+      ->check(programs::one_of({"bf16", "exact"}));
+}
+
+void add_options(CLI::App& app, Options& o) {
+  app.add_option("DIRECTORY", o.model.directory, "checkpoint directory, or the name of a demo model")
+      ->required();
+  app.add_option("--text", o.text, "the text to predict")->required()->option_text("FILE");
+  app.add_flag("--conversations", o.conversations,
+               "the text is conversations in the chat layout: each is read on its own, and only answers are "
+               "scored");
+  app.add_option("--weights", o.model.weights,
+                 "format of the weights; stored (default) takes that of the checkpoint, bf16, f16 and f32 "
+                 "make sure of it")
+      ->check(programs::one_of(weight_formats));
+  programs::add_run_options(app, o.model.run);
+  add_reference_options(app, o.reference);
+  app.add_option("--window", o.window,
+                 "tokens that are read together (default: 2048, or the model's context if that is less)")
+      ->check(programs::number_in<Index>(2, many));
+  app.add_option("--stride", o.stride,
+                 "from one window to the next; each token is scored once, with at least window - stride "
+                 "tokens before it but in the first window (default: half the window)")
+      ->check(programs::number_in<Index>(1, many));
+  app.add_option("--max-tokens", o.max_tokens, "read no more than this many tokens of the text")
+      ->check(programs::number_in<Index>(2, many));
+  app.add_flag("--json", o.json, "print one JSON object");
+  app.footer(
+      "Perplexity is exp of the mean of -ln p(token) over all tokens but the first of the text. The KL\n"
+      "divergence is that of the model's distributions from the reference's, KL(reference || model); top-1\n"
+      "agreement is the share of tokens for which both find the same one likeliest.\n"
+      "With --conversations, <|endoftext|> ends a conversation, and the answers scored are those that begin\n"
+      "with a think block, as the model is asked for them.");
+}
+
+/// What the checkpoint's tensors are, when the option names a format.
+void check_weights(const programs::ProgramModel& model, const std::string& wanted, const char* option) {
+  if (wanted == "stored") return;
+  std::string dtype = wanted;
+  for (char& c : dtype) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const std::string stored = model.explain({.max_tokens = 2, .own_scratch = false}).weights.dtypes;
+  if ((", " + stored).find(", " + dtype + " ") != std::string::npos) return;  // "F16 30, F32 17"
+  throw CLI::ValidationError(option, "found " + wanted + ", expected what the checkpoint has: " + stored);
+}
+
+perplexity::Ran description(const programs::ProgramModel& model, const Side& side) {
+  const ql::Explanation e = model.explain({.max_tokens = 2, .own_scratch = false});
+  const std::string name = fs::absolute(side.directory / fs::path()).parent_path().filename().string();
+  return {.name = name,
+          .weights = side.weights == "stored" ? e.weights.dtypes : side.weights,
+          .kv = side.run.cached() ? e.kv : "none",
+          .precision = e.precision};
+}
+
+std::vector<perplexity::Text> texts_of(const Options& o) {
+  const std::string content = perplexity::read_text(o.text);
+  if (content.empty()) {
+    throw ql::Error(ql::ErrorCode::bad_text, o.text, "an empty file", "a text of at least 2 tokens");
+  }
+  const ql::Tokenizer tokenizer(o.model.directory);
+  std::vector<perplexity::Text> texts;
+  if (o.conversations) {
+    texts = perplexity::conversations(tokenizer, content);
+    if (texts.empty()) {
+      throw ql::Error(ql::ErrorCode::bad_text, o.text, "no answer that begins with a think block",
+                      "conversations in the chat layout");
+    }
+  } else {
+    texts.push_back(perplexity::whole_text(tokenizer, content));
+  }
+  if (o.max_tokens) perplexity::shorten(texts, *o.max_tokens);
+  if (texts.front().ids.size() < 2) {
+    throw ql::Error(ql::ErrorCode::bad_text, o.text, {texts.front().ids.size(), " token"}, "at least 2");
+  }
+  return texts;
+}
+
+/// The window, checked against the models, and the stride.
+ql::ScoreOptions windows_of(const Options& o, Index context) {
+  if (o.window && *o.window > context) {
+    throw CLI::ValidationError("--window", "found " + std::to_string(*o.window) +
+                                               ", expected at most the model's " + std::to_string(context));
+  }
+  ql::ScoreOptions windows;
+  windows.window = o.window.value_or(std::min(default_window, context));
+  windows.stride = o.stride.value_or(windows.window / 2);
+  if (windows.stride >= windows.window) {
+    throw CLI::ValidationError("--stride", "found " + std::to_string(windows.stride) +
+                                               ", expected less than the window's " +
+                                               std::to_string(windows.window));
+  }
+  // Without a cache every piece computes all before it again.
+  const bool cached = o.model.run.cached() && o.reference.run.cached();
+  windows.piece = cached ? 64 : 512;
+  return windows;
+}
+
+/// Scores the texts one by one, with one bar for all of them.
+class Run {
+ public:
+  Run(const programs::ProgramModel& model, const programs::ProgramModel* reference,
+      const ql::ScoreOptions& windows)
+      : model_(model),
+        reference_(reference),
+        options_(windows),
+        session_(model.new_session({.max_tokens = windows.window})) {
+    if (reference != nullptr) other_.emplace(reference->new_session({.max_tokens = windows.window}));
+  }
+
+  ql::Score over(const std::vector<perplexity::Text>& texts) {
+    for (const perplexity::Text& text : texts) total_ += steps(text);
+    ql::Score sum;
+    for (const perplexity::Text& text : texts) {
+      options_.scored = [&](Index i) { return text.scored[static_cast<std::size_t>(i)] != 0; };
+      options_.progress = [&](Index done, Index) {
+        bar_.update(done_ + done, total_);
+        return true;
+      };
+      sum += reference_ == nullptr
+                 ? ql::score(model_, session_, text.ids, options_)
+                 : ql::compare(model_, session_, ql::Reference(*reference_, *other_), text.ids, options_);
+      done_ += steps(text);
+    }
+    bar_.erase();
+    return sum;
+  }
+
+ private:
+  [[nodiscard]] Index steps(const perplexity::Text& text) const {
+    Index count = 0;
+    for (const ql::ScoreWindow& w :
+         ql::score_windows(static_cast<Index>(text.ids.size()), options_.window, options_)) {
+      count += w.end - 1 - w.first;
+    }
+    return count;
+  }
+
+  const programs::ProgramModel& model_;
+  const programs::ProgramModel* reference_;
+  ql::ScoreOptions options_;
+  programs::ProgramModel::Session session_;
+  std::optional<programs::ProgramModel::Session> other_;
+  programs::PrefillBar bar_{std::cerr, isatty(STDERR_FILENO) != 0};
+  Index done_ = 0;
+  Index total_ = 0;
+};
+
+void run(Options& o, bool with_reference) {
+  if (o.reference.directory.empty()) o.reference.directory = o.model.directory;
+  for (Side* side : {&o.model, &o.reference}) {
+    if (programs::is_demo_model(side->directory)) side->directory = programs::demo_directory(side->directory);
+  }
+  o.reference.run.threads = o.model.run.threads;
+  o.reference.run.chunk = o.model.run.chunk;
+
+  const ql::Checkpoint files(o.model.directory);
+  const programs::ProgramModel model = programs::open_model(files, o.model.run);
+  check_weights(model, o.model.weights, "--weights");
+  Index context = files.config().context_limit();
+  std::optional<programs::ProgramModel> reference;
+  if (with_reference) {
+    const ql::Checkpoint other =
+        o.reference.directory == o.model.directory ? files : ql::Checkpoint(o.reference.directory);
+    reference.emplace(programs::open_model(other, o.reference.run));
+    check_weights(*reference, o.reference.weights, "--reference-weights");
+    context = std::min(context, other.config().context_limit());
+  }
+  const ql::ScoreOptions windows = windows_of(o, context);
+  const std::vector<perplexity::Text> texts = texts_of(o);
+
+  const ql::Score score = Run(model, reference ? &*reference : nullptr, windows).over(texts);
+  if (o.json) return perplexity::write_json(std::cout, score);
+  perplexity::Read read{.texts = texts.size()};
+  for (const perplexity::Text& text : texts) read.tokens += static_cast<Index>(text.ids.size());
+  std::optional<perplexity::Ran> compared;
+  if (reference) compared = description(*reference, o.reference);
+  perplexity::write_table(std::cout, score, read, description(model, o.model),
+                          compared ? &*compared : nullptr);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Tells how well a Qwen3 or Qwen3.5 model predicts a text.", "perplexity");
+  Options options;
+  add_options(app, options);
+  const auto usage = [](const CLI::App&) { return "DIRECTORY --text FILE [OPTIONS]"; };
+  return programs::run_program(app, argc, argv, usage, [&] {
+    const bool with_reference = std::any_of(std::begin(reference_options), std::end(reference_options),
+                                            [&](const char* name) { return app.count(name) > 0; });
+    run(options, with_reference);
+  });
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A text file as token ids to be scored: one text, or conversations that are read apart.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <qwenlite/tensor.hpp>
+#include <qwenlite/text/tokenizer.hpp>
+
+namespace perplexity {
+
+/// Tokens that are read from an empty context on, and whether each is to be scored.
+struct Text {
+  std::vector<int> ids;
+  std::vector<char> scored;  // one for each id: 0 or 1
+};
+
+/// The bytes of a file. Throws `io` when it cannot be read.
+[[nodiscard]] std::string read_text(const std::string& name);
+
+/// The whole text; control tokens written in it become their ids, as in Hugging Face's tokenizers.
+[[nodiscard]] Text whole_text(const qwenlite::Tokenizer& tokenizer, std::string_view content);
+
+/// Conversations in the chat layout, each ended by <|endoftext|> or the end of the file. What is scored of
+/// one are the answers that begin with a think block: all that the model writes of them, that is, without an
+/// empty block. The rest, and so every bare answer of an earlier turn, is context.
+[[nodiscard]] std::vector<Text> conversations(const qwenlite::Tokenizer& tokenizer, std::string_view content);
+
+/// Leaves out all after the first `most` tokens.
+void shorten(std::vector<Text>& texts, qwenlite::Index most);
+
+}  // namespace perplexity
