@@ -93,6 +93,7 @@ inline void encode(Format format, float value, std::byte* row, Index i) {
       return;
     }
     case Format::f32: std::memcpy(row + i * 4, &value, 4); return;
+    default: throw std::runtime_error("quantised rows are not written element by element");
   }
 }
 

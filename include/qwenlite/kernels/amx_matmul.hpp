@@ -54,8 +54,8 @@ inline void split(__m512 low, __m512 high, int r, __m512i (*parts)[16]) {
     case Format::bf16: return avx512::LoadBf16::some(p, mask);
     case Format::f16: return avx512::LoadF16::some(p, mask);
     case Format::f32: return avx512::LoadF32::some(p, mask);
+    default: return _mm512_setzero_ps();  // vectors are never quantised
   }
-  return _mm512_setzero_ps();
 }
 
 /// 1 / sqrt(mean(x^2) + epsilon).

@@ -8,6 +8,7 @@
 #include <qwenlite/kernels/avx2_attention.hpp>
 #include <qwenlite/kernels/avx2_delta.hpp>
 #include <qwenlite/kernels/avx2_matmul.hpp>
+#include <qwenlite/kernels/avx2_quantised.hpp>
 #include <qwenlite/kernels/scalar.hpp>
 
 #if defined(__clang__)
@@ -49,6 +50,7 @@ inline void rms_norm(const float* x, VectorView weight, float epsilon, float* ou
     case Format::bf16: return scale_by_weight<LoadBf16>(x, scale, weight, out);
     case Format::f16: return scale_by_weight<LoadF16>(x, scale, weight, out);
     case Format::f32: return scale_by_weight<LoadF32>(x, scale, weight, out);
+    default: return;  // vectors are never quantised
   }
 }
 
@@ -100,6 +102,7 @@ inline void decode_row(Format format, const std::byte* row, Index n, float* out)
     case Format::bf16: return unpack_row<LoadBf16>(row, n, out);
     case Format::f16: return unpack_row<LoadF16>(row, n, out);
     case Format::f32: return unpack_row<LoadF32>(row, n, out);
+    default: return;  // see decode_quantised()
   }
 }
 
@@ -109,11 +112,14 @@ inline constexpr KernelTable table = [] {
   t.pack = pack;
   t.matmul = matmul;
   t.matmul_scratch_bytes = matmul_scratch_bytes;
+  t.matmul_quantised = matmul_quantised;
+  t.quantised_scratch_bytes = quantised_scratch_bytes;
   t.rms_norm = rms_norm;
   t.rope = rope;
   t.silu_mul = silu_mul;
   t.sigmoid_mul = sigmoid_mul;
   t.decode_row = decode_row;
+  t.decode_quantised = decode_quantised;
   t.attend_span = attend_span;
   t.attend_scratch_bytes = attend_scratch_bytes;
   t.merge_span = merge_span;

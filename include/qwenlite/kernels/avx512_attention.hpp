@@ -10,6 +10,7 @@
 
 #include <qwenlite/kernels/avx512.hpp>
 #include <qwenlite/kernels/avx512_delta.hpp>
+#include <qwenlite/kernels/avx512_quantised.hpp>
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
@@ -255,10 +256,13 @@ inline constexpr KernelTable table = [] {
   t.layout = layout;
   t.matmul = matmul;
   t.matmul_scratch_bytes = matmul_scratch_bytes;
+  t.matmul_quantised = matmul_quantised;
+  t.quantised_scratch_bytes = quantised_scratch_bytes;
   t.rms_norm = rms_norm;
   t.rope = rope;
   t.silu_mul = silu_mul;
   t.decode_row = decode_row;
+  t.decode_quantised = decode_quantised;
   t.attend_span = attend_span;
   t.attend_scratch_bytes = attend_scratch_bytes;
   t.merge_span = merge_span;

@@ -235,15 +235,17 @@ struct Input {
 
   /// out[t] = weight row r times column t.
   void multiply(const WeightView& w, Index r, float* out) const {
-    scalar::matmul({.weights = w.row(r),
-                    .format = w.format,
-                    .row_bytes = w.row_bytes(),
-                    .rows = 1,
-                    .in = in,
-                    .packed = rows.data(),
-                    .columns = columns,
-                    .out = out,
-                    .out_stride = 1});
+    const auto product = is_quantised(w.format) ? scalar::matmul_quantised : scalar::matmul;
+    product({.weights = w.row(r),
+             .format = w.format,
+             .row_bytes = w.row_bytes(),
+             .planes = w.planes_from(r),
+             .rows = 1,
+             .in = in,
+             .packed = rows.data(),
+             .columns = columns,
+             .out = out,
+             .out_stride = 1});
   }
 
   /// What such a sum may be off by: `bound` of the sum of |w x|.
@@ -251,7 +253,7 @@ struct Input {
     const float* x = rows.floats() + t * round_up(in, 32);
     double size = 0;
     for (Index i = 0; i < in; ++i) {
-      size += std::abs(static_cast<double>(decode(w.format, w.row(r), i)) * static_cast<double>(x[i]));
+      size += std::abs(static_cast<double>(decode(w, r, i)) * static_cast<double>(x[i]));
     }
     return bound * size;
   }
@@ -353,8 +355,9 @@ QWENLITE_INLINE void embed(const Ops& plain, const WeightView& table, std::span<
   plain.embed(table, tokens, out);
   Comparison comparison(plain, 2 * table.cols);  // the slack stays zero
   auto expected = [&](Index t, int worker) {
-    scalar::decode_row(table.format, table.row(tokens[static_cast<std::size_t>(t)]), table.cols,
-                       comparison.memory(worker));
+    float* const row = comparison.memory(worker);
+    const Index id = tokens[static_cast<std::size_t>(t)];
+    for (Index i = 0; i < table.cols; ++i) row[i] = decode(table, id, i);
   };
   compare_rows(comparison, out, TaskRef(expected));
   comparison.report({"embedding of ", name_of(table.format), " rows of ", table.cols}, "element ",

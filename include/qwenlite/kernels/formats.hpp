@@ -11,9 +11,9 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-/// How a weight matrix is stored.
-enum class Format : std::uint8_t { bf16, f16, f32 };
-inline constexpr Index format_count = 3;
+/// How a weight matrix is stored. The last two are quantised, see quantised.hpp.
+enum class Format : std::uint8_t { bf16, f16, f32, int8, int4 };
+inline constexpr Index format_count = 5;
 
 /// How keys and values are stored in a cache.
 enum class KvFormat : std::uint8_t { bf16, f32 };
@@ -29,6 +29,8 @@ enum class Precision : std::uint8_t {
     case Format::bf16: return "bf16";
     case Format::f16: return "f16";
     case Format::f32: return "f32";
+    case Format::int8: return "int8";
+    case Format::int4: return "int4";
   }
   return "?";
 }
@@ -41,7 +43,15 @@ enum class Precision : std::uint8_t {
   return precision == Precision::exact ? "exact" : "bf16";
 }
 
-/// Bytes of one stored element.
+/// Whether elements are small integers with a scale for each group of them.
+[[nodiscard]] constexpr bool is_quantised(Format format) noexcept {
+  return format == Format::int8 || format == Format::int4;
+}
+
+/// Elements of a block: quantised rows are whole blocks, the last one padded.
+inline constexpr Index quantised_block = 128;
+
+/// Bytes of one stored element of a format that is not quantised.
 [[nodiscard]] constexpr Index element_bytes(Format format) noexcept {
   return format == Format::f32 ? 4 : 2;
 }
@@ -49,15 +59,36 @@ enum class Precision : std::uint8_t {
   return format == KvFormat::f32 ? 4 : 2;
 }
 
+/// Bytes from one row of a matrix to the next.
+[[nodiscard]] constexpr Index row_bytes(Format format, Index cols) noexcept {
+  if (!is_quantised(format)) return cols * element_bytes(format);
+  return round_up(cols, quantised_block) / (format == Format::int8 ? 1 : 2);
+}
+
+/// The scales of quantised rows, and their zero points if they have any. Any alignment.
+struct GroupPlanes {
+  const std::byte* scales = nullptr;  ///< [rows][groups] float16
+  const std::byte* zeros = nullptr;   ///< [rows][groups] uint8, or null: the middle of the format's range
+  Index group = 0;                    ///< elements of a group: a multiple of 32; groups = ceil(cols / group)
+};
+
 /// A weight matrix where it lies: [rows, cols] = [out, in], rows contiguous, any alignment.
 struct WeightView {
   const std::byte* data = nullptr;
   Index rows = 0;
   Index cols = 0;
   Format format = Format::bf16;
+  GroupPlanes planes{};  ///< of a quantised format
 
-  [[nodiscard]] Index row_bytes() const noexcept { return cols * element_bytes(format); }
+  [[nodiscard]] Index row_bytes() const noexcept { return qwenlite::row_bytes(format, cols); }
   [[nodiscard]] const std::byte* row(Index r) const noexcept { return data + r * row_bytes(); }
+  /// The planes from row r on.
+  [[nodiscard]] GroupPlanes planes_from(Index r) const noexcept {
+    if (!is_quantised(format)) return {};
+    const Index skipped = r * ceil_div(cols, planes.group);
+    return {planes.scales + 2 * skipped, planes.zeros == nullptr ? nullptr : planes.zeros + skipped,
+            planes.group};
+  }
 };
 
 /// A stored vector, such as the weight of a norm: [size], any alignment. With an offset, a norm takes each
@@ -69,7 +100,7 @@ struct VectorView {
   float offset = 0;
 };
 
-/// Decodes element `i` of a row of stored weights.
+/// Decodes element `i` of a row of stored weights that are not quantised.
 [[nodiscard]] inline float decode(Format format, const std::byte* row, Index i) noexcept {
   if (format == Format::f32) {
     float value;

@@ -33,7 +33,11 @@ QWENLITE_INLINE OpsScratch::OpsScratch(const Ops& ops, const OpsLimits& limits) 
     packed_bytes_ += buffer.bytes();
   }
   const Index strip = kernels::strip_rows(limits.tokens);
-  const Index matmul_bytes = round_up(table.matmul_scratch_bytes(strip, limits.width, limits.tokens), 64);
+  Index matmul_bytes = round_up(table.matmul_scratch_bytes(strip, limits.width, limits.tokens), 64);
+  if (limits.formats.contains(Format::int8) || limits.formats.contains(Format::int4)) {
+    const Index bytes = table.quantised_scratch_bytes(strip, limits.width, limits.tokens);
+    matmul_bytes = std::max(matmul_bytes, round_up(bytes, 64));
+  }
   const Index gated_bytes = 2 * limits.tokens * strip * 4;
   const Index partial_bytes = kernels::PartialResult::floats(limits.head_dim) * 4;
   const Index attend_bytes = round_up(2 * partial_bytes, 64) + table.attend_scratch_bytes(limits.head_dim);
@@ -88,18 +92,20 @@ QWENLITE_INLINE void Ops::matmul_strip(const Packed& x, const WeightView& w, Ind
                                        float* out, Index out_stride, bool accumulate,
                                        std::byte* scratch) const {
   const kernels::PackLayout from = layout(w.format);
-  table_->matmul({.weights = w.row(first_row),
-                  .format = w.format,
-                  .row_bytes = w.row_bytes(),
-                  .rows = rows,
-                  .in = x.in,
-                  .packed = x.data[static_cast<std::size_t>(from)],
-                  .layout = from,
-                  .columns = x.columns,
-                  .out = out,
-                  .out_stride = out_stride,
-                  .accumulate = accumulate,
-                  .scratch = scratch});
+  const auto multiply = is_quantised(w.format) ? table_->matmul_quantised : table_->matmul;
+  multiply({.weights = w.row(first_row),
+            .format = w.format,
+            .row_bytes = w.row_bytes(),
+            .planes = w.planes_from(first_row),
+            .rows = rows,
+            .in = x.in,
+            .packed = x.data[static_cast<std::size_t>(from)],
+            .layout = from,
+            .columns = x.columns,
+            .out = out,
+            .out_stride = out_stride,
+            .accumulate = accumulate,
+            .scratch = scratch});
 }
 
 QWENLITE_INLINE void Ops::matmul(const Packed& x, std::span<const Product> products,
@@ -154,8 +160,10 @@ QWENLITE_INLINE void Ops::embed(const WeightView& table, std::span<const int> to
   require(static_cast<Index>(tokens.size()) == out.rows() && table.cols == out.cols(),
           "embed: shapes of table and output do not fit together");
   auto task = [&](Index t, int /*worker*/) {
-    table_->decode_row(table.format, table.row(tokens[static_cast<std::size_t>(t)]), table.cols,
-                       out.data() + t * out.outerStride());
+    const Index row = tokens[static_cast<std::size_t>(t)];
+    float* const to = out.data() + t * out.outerStride();
+    if (is_quantised(table.format)) return table_->decode_quantised(table, row, to);
+    table_->decode_row(table.format, table.row(row), table.cols, to);
   };
   executor_->run(out.rows(), TaskRef(task));
 }

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include <qwenlite/kernels/scalar_delta.hpp>
+#include <qwenlite/kernels/scalar_quantised.hpp>
 #include <qwenlite/kernels/table.hpp>
 
 namespace qwenlite {
@@ -177,11 +178,14 @@ inline constexpr KernelTable table = [] {
   t.pack = pack;
   t.matmul = matmul;
   t.matmul_scratch_bytes = matmul_scratch_bytes;
+  t.matmul_quantised = matmul_quantised;
+  t.quantised_scratch_bytes = quantised_scratch_bytes;
   t.rms_norm = rms_norm;
   t.rope = rope;
   t.silu_mul = silu_mul;
   t.sigmoid_mul = sigmoid_mul;
   t.decode_row = decode_row;
+  t.decode_quantised = decode_quantised;
   t.attend_span = attend_span;
   t.attend_scratch_bytes = attend_scratch_bytes;
   t.merge_span = merge_span;

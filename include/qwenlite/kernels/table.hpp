@@ -9,6 +9,7 @@
 
 #include <qwenlite/kernels/delta.hpp>
 #include <qwenlite/kernels/formats.hpp>
+#include <qwenlite/kernels/quantised.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -61,6 +62,7 @@ struct MatmulArgs {
   const std::byte* weights = nullptr;  ///< first row of the strip, as stored, any alignment
   Format format = Format::bf16;
   Index row_bytes = 0;
+  GroupPlanes planes{};  ///< of a quantised format, from the first row of the strip on
   Index rows = 0;
   Index in = 0;
   const std::byte* packed = nullptr;  ///< activations in layout(format, precision)
@@ -68,8 +70,12 @@ struct MatmulArgs {
   Index columns = 0;
   float* out = nullptr;  ///< out[t * out_stride + r]
   Index out_stride = 0;
-  bool accumulate = false;       ///< add the finished sum to out (residual), else store it
-  std::byte* scratch = nullptr;  ///< matmul_scratch_bytes(...), 64-byte aligned
+  bool accumulate = false;  ///< add the finished sum to out (residual), else store it
+  std::byte* scratch =
+      nullptr;  ///< matmul_scratch_bytes(...) or quantised_scratch_bytes(...), 64-byte aligned
+
+  /// The strip as a matrix of its own.
+  [[nodiscard]] WeightView strip() const noexcept { return {weights, rows, in, format, planes}; }
 };
 
 /// Attention of `rows` query rows over the blocks of one span, as a partial result:
@@ -128,6 +134,9 @@ struct KernelTable {
   void (*pack)(const PackArgs& args) = nullptr;
   void (*matmul)(const MatmulArgs& args) = nullptr;
   Index (*matmul_scratch_bytes)(Index rows, Index in, Index columns) = nullptr;
+  /// The same for weights of a quantised format; always of activations in rows_f32.
+  void (*matmul_quantised)(const MatmulArgs& args) = nullptr;
+  Index (*quantised_scratch_bytes)(Index rows, Index in, Index columns) = nullptr;
 
   /// out[i] = x[i] * rsqrt(mean(x^2) + epsilon) * (weight[i] + weight.offset); in place is allowed.
   void (*rms_norm)(const float* x, VectorView weight, float epsilon, float* out) = nullptr;
@@ -137,8 +146,9 @@ struct KernelTable {
   void (*silu_mul)(const float* gate, const float* up, float* out, Index n) = nullptr;
   /// out[i] = x[i] / (1 + exp(-gate[i])); in place is allowed.
   void (*sigmoid_mul)(const float* gate, const float* x, float* out, Index n) = nullptr;
-  /// Decodes a stored row to float32 (embedding lookup).
+  /// Decodes a stored row to float32 (embedding lookup), and a row of a quantised matrix.
   void (*decode_row)(Format format, const std::byte* row, Index n, float* out) = nullptr;
+  void (*decode_quantised)(const WeightView& matrix, Index row, float* out) = nullptr;
 
   void (*attend_span)(const SpanArgs& args) = nullptr;
   Index (*attend_scratch_bytes)(Index head_dim) = nullptr;

@@ -55,8 +55,8 @@ struct ActivationWidths {
 
 /// Every format in either set.
 [[nodiscard]] inline FormatSet either(FormatSet a, const FormatSet& b) noexcept {
-  for (const Format format : {Format::bf16, Format::f16, Format::f32}) {
-    if (b.contains(format)) a.insert(format);
+  for (Index f = 0; f < format_count; ++f) {
+    if (b.contains(static_cast<Format>(f))) a.insert(static_cast<Format>(f));
   }
   return a;
 }

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Quantised weights on AVX2: each element becomes its float32 in registers, u * scale + shift in one fused
+// multiply-add, then takes part in the chain that avx2_matmul.hpp describes. One column reads the weights
+// where they lie; more share a panel of decoded rows, with the same values and so the same bits.
+#pragma once
+
+#include <qwenlite/kernels/avx2_matmul.hpp>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#endif
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+namespace kernels::avx2 {
+
+/// Scale and shift of group g of a row, in all lanes.
+struct GroupScale {
+  __m256 scale;
+  __m256 shift;
+
+  GroupScale() = default;
+  GroupScale(const WeightView& w, Index row, Index g) {
+    const Index at = row * ceil_div(w.cols, w.planes.group) + g;
+    std::uint16_t half;
+    std::memcpy(&half, w.planes.scales + 2 * at, 2);
+    const int zero =
+        w.planes.zeros != nullptr ? std::to_integer<int>(w.planes.zeros[at]) : middle_value(w.format);
+    const float s = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+    scale = _mm256_set1_ps(s);
+    shift = _mm256_set1_ps(-static_cast<float>(zero) * s);
+  }
+};
+
+/// Elements [8 i, 8 i + 8) of a row of values.
+[[nodiscard]] inline __m256 decode_eight(Format format, const std::byte* row, Index i, const GroupScale& s) {
+  __m256i u;
+  if (format == Format::int8) {
+    u = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(row + 8 * i)));
+  } else {
+    const std::byte* words = row + i / 16 * 64 + i % 2 * 32;
+    const __m256i raw = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words));
+    const __m256i bits = _mm256_set1_epi32(static_cast<int>(i % 16 / 2 * 4));
+    u = _mm256_and_si256(_mm256_srlv_epi32(raw, bits), _mm256_set1_epi32(15));
+  }
+  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(u), s.scale, s.shift);
+}
+
+/// The steps of eight elements that a row has, and those that end with group g.
+[[nodiscard]] inline Index steps_until(const WeightView& w, Index g) {
+  return smaller(ceil_div(w.cols, 8), (g + 1) * w.planes.group / 8);
+}
+
+/// R rows by one column.
+template <Format format, int R>
+inline void quantised_rows(const WeightView& w, Index row, const float* x, __m256* sums) {
+  const std::byte* p = w.row(row);
+  const Index stride = w.row_bytes();
+  constexpr Index per_line = format == Format::int8 ? 8 : 16;  // steps of eight in 64 bytes
+  __m256 sum[static_cast<std::size_t>(R)];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) sum[r] = _mm256_setzero_ps();
+  GroupScale scales[static_cast<std::size_t>(R)];
+  for (Index g = 0, i = 0; 8 * i < w.cols; ++g) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      scales[r] = GroupScale(w, row + r, g);
+    }
+    const Index last = steps_until(w, g);
+#pragma GCC unroll 4
+    for (; i < last; ++i) {
+      if (i % per_line == 0) {  // the rows that follow, in as many streams as there are rows here
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+          _mm_prefetch(reinterpret_cast<const char*>(p + (r + R) * stride + i / per_line * 64), _MM_HINT_T0);
+        }
+      }
+      const __m256 v = _mm256_loadu_ps(x + 8 * i);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        sum[r] = _mm256_fmadd_ps(decode_eight(format, p + r * stride, i, scales[r]), v, sum[r]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) sums[r] = sum[r];
+}
+
+/// One column of a strip.
+template <Format format>
+inline void multiply_quantised(const WeightView& w, const float* x, float* out, bool accumulate) {
+  for (Index row = 0; row < w.rows; row += 4) {
+    const Index rows = smaller(4, w.rows - row);
+    __m256 sums[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
+    if (rows == 4) {
+      quantised_rows<format, 4>(w, row, x, sums);
+    } else {
+      for (Index r = 0; r < rows; ++r) quantised_rows<format, 1>(w, row + r, x, sums + r);
+    }
+    store_outputs(sum_lanes(sums[0], sums[1], sums[2], sums[3]), rows, out + row, accumulate);
+  }
+}
+
+/// Decodes a row to out[cols].
+inline void decode_quantised(const WeightView& w, Index row, float* out) {
+  for (Index g = 0, i = 0; 8 * i < w.cols; ++g) {
+    const GroupScale scale(w, row, g);
+    for (const Index last = steps_until(w, g); i < last; ++i) {
+      store(out + 8 * i, smaller(8, w.cols - 8 * i), decode_eight(w.format, w.row(row), i, scale));
+    }
+  }
+}
+
+inline Index quantised_scratch_bytes(Index rows, Index in, Index columns) {
+  return matmul_scratch_bytes(rows, in, columns);
+}
+
+inline void matmul_quantised(const MatmulArgs& a) {
+  const WeightView w = a.strip();
+  const auto* x = reinterpret_cast<const float*>(a.packed);
+  if (a.columns == 1) {
+    if (a.format == Format::int8) return multiply_quantised<Format::int8>(w, x, a.out, a.accumulate);
+    return multiply_quantised<Format::int4>(w, x, a.out, a.accumulate);
+  }
+  auto* panel = reinterpret_cast<float*>(a.scratch);
+  const Index stride = panel_stride(a.in);
+  const Index fitting = panel_bytes / (stride * 4) / 4 * 4;
+  const Index together = fitting < 4 ? 4 : fitting;
+  for (Index row = 0; row < a.rows; row += together) {
+    const Index rows = smaller(together, a.rows - row);
+    for (Index r = 0; r < rows; ++r) {
+      float* const to = panel + r * stride;
+      decode_quantised(w, row + r, to);
+      for (Index i = a.in; i < round_up(a.in, 8); ++i) to[i] = 0;
+    }
+    multiply<LoadF32, false>({.weights = a.scratch,
+                              .row_bytes = stride * 4,
+                              .rows = rows,
+                              .in = round_up(a.in, 8),
+                              .x = x,
+                              .x_stride = round_up(a.in, 32),
+                              .out = a.out + row,
+                              .out_stride = a.out_stride,
+                              .accumulate = a.accumulate},
+                             a.columns);
+  }
+}
+
+}  // namespace kernels::avx2
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Quantised weights on AVX-512: each element becomes its float32 in registers, then takes part in the chain
+// of fused multiply-adds that avx512.hpp describes. Few columns read the weights where they lie, each on its
+// own; more share rows decoded once, with the same values and so the same bits.
+//
+// An element is u * scale + shift, in one fused multiply-add. An int8 is first made a float by putting its
+// byte into the mantissa of 2^15, which shift takes off again; for int4 all sixteen values are computed at
+// once, and a permutation looks them up.
+#pragma once
+
+#include <qwenlite/kernels/avx512.hpp>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
+                             apply_to = function)
+#else
+// GCC 12 warns inside its own 512-bit intrinsics (an "undefined" operand that is never read).
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
+#endif
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+namespace kernels::avx512 {
+
+/// Rows that are read side by side.
+inline constexpr int row_streams = 8;
+
+/// Scale and shift of sixteen neighbouring groups of up to eight rows.
+struct GroupScales {
+  alignas(64) float scale[row_streams][16];
+  alignas(64) float shift[row_streams][16];
+
+  /// Those of groups [first, first + 16) of rows [row, row + rows), as far as there are so many groups.
+  void load(const WeightView& w, Index row, Index rows, Index first) {
+    const Index groups = ceil_div(w.cols, w.planes.group);
+    const __mmask16 m = first_lanes(groups - first);
+    const __m512 offset = _mm512_set1_ps(w.format == Format::int8 ? -32768.0F : 0.0F);
+    for (Index r = 0; r < rows; ++r) {
+      const Index at = (row + r) * groups + first;
+      const __m512 s = LoadF16::some(w.planes.scales + 2 * at, m);
+      __m512 zero = _mm512_set1_ps(static_cast<float>(middle_value(w.format)));
+      if (w.planes.zeros != nullptr) {
+        zero = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, w.planes.zeros + at)));
+      }
+      _mm512_store_ps(scale[r], s);
+      _mm512_store_ps(shift[r], _mm512_mul_ps(s, _mm512_sub_ps(offset, zero)));
+    }
+  }
+};
+
+/// Sixteen int8 elements.
+[[nodiscard]] inline __m512 decode_int8(const std::byte* p, __m512 scale, __m512 shift) {
+  const __m512i four_times = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m512i places = _mm512_setr_epi32(0x0000, 0x0100, 0x0200, 0x0300, 0x0400, 0x0500, 0x0600, 0x0700,
+                                           0x0800, 0x0900, 0x0A00, 0x0B00, 0x0C00, 0x0D00, 0x0E00, 0x0F00);
+  const __m512i above = _mm512_set1_epi32(0x47000000);  // 2^15
+  const __m512i u = _mm512_mask_shuffle_epi8(above, 0x2222222222222222U, four_times, places);
+  return _mm512_fmadd_ps(_mm512_castsi512_ps(u), scale, shift);
+}
+
+/// The sixteen values an int4 can have.
+[[nodiscard]] inline __m512 int4_values(__m512 scale, __m512 shift) {
+  const __m512 u = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  return _mm512_fmadd_ps(u, scale, shift);
+}
+
+// ------------------------------------------------------------------------------------ one column
+
+/// R rows of int8 by one column.
+template <int R>
+inline void int8_rows(const WeightView& w, Index row, const float* x, __m512* sums) {
+  const std::byte* p = w.row(row);
+  const Index stride = w.row_bytes();
+  const Index steps = round_up(w.cols, 32) / 16;
+  GroupScales groups;
+  __m512 sum[static_cast<std::size_t>(R)];
+  __m512 scale[static_cast<std::size_t>(R)];
+  __m512 shift[static_cast<std::size_t>(R)];
+  const auto step = [&](Index i) {
+    const __m512 v = _mm512_loadu_ps(x + 16 * i);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      sum[r] = _mm512_fmadd_ps(decode_int8(p + r * stride + 16 * i, scale[r], shift[r]), v, sum[r]);
+    }
+  };
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) sum[r] = _mm512_setzero_ps();
+  for (Index g = 0, i = 0; i < steps; ++g) {
+    if (g % 16 == 0) groups.load(w, row, R, g);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      scale[r] = _mm512_set1_ps(groups.scale[r][g % 16]);
+      shift[r] = _mm512_set1_ps(groups.shift[r][g % 16]);
+    }
+    const Index last = steps - i > w.planes.group / 16 ? i + w.planes.group / 16 : steps;
+    for (; i + 4 <= last; i += 4) {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) prefetch(p + (r + R) * stride + 16 * i);
+      step(i);
+      step(i + 1);
+      step(i + 2);
+      step(i + 3);
+    }
+    for (; i < last; ++i) {
+      if (i % 4 == 0) {
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) prefetch(p + (r + R) * stride + 16 * i);
+      }
+      step(i);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) sums[r] = sum[r];
+}
+
+/// Extends a row's chain by the 128 elements of an int4 block, of which PerTable times sixteen share a scale.
+template <int PerTable>
+[[nodiscard]] inline __m512 int4_block(const std::byte* p, const float* scale, const float* shift,
+                                       const float* x, __m512 sum) {
+  __m512i raw = _mm512_loadu_si512(p);
+  __m512 values = _mm512_setzero_ps();
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) {
+    if (j % PerTable == 0) {
+      values = int4_values(_mm512_set1_ps(scale[j / PerTable]), _mm512_set1_ps(shift[j / PerTable]));
+    }
+    sum = _mm512_fmadd_ps(_mm512_permutexvar_ps(raw, values), _mm512_loadu_ps(x + 16 * j), sum);
+    raw = _mm512_srli_epi32(raw, 4);
+  }
+  return sum;
+}
+
+/// The last block of a row, of which only so many steps have activations.
+[[nodiscard]] inline __m512 int4_last_block(const std::byte* p, const float* scale, const float* shift,
+                                            Index group, const float* x, Index steps, __m512 sum) {
+  __m512i raw = _mm512_loadu_si512(p);
+  for (Index j = 0; j < steps; ++j) {
+    const Index g = 16 * j / group;
+    const __m512 values = int4_values(_mm512_set1_ps(scale[g]), _mm512_set1_ps(shift[g]));
+    sum = _mm512_fmadd_ps(_mm512_permutexvar_ps(raw, values), _mm512_loadu_ps(x + 16 * j), sum);
+    raw = _mm512_srli_epi32(raw, 4);
+  }
+  return sum;
+}
+
+/// Up to eight rows of int4 by one column.
+template <int PerTable>
+inline void int4_rows(const WeightView& w, Index row, Index rows, const float* x, __m512* sums) {
+  const std::byte* p = w.row(row);
+  const Index stride = w.row_bytes();
+  const Index steps = round_up(w.cols, 32) / 16;
+  GroupScales groups;
+  for (Index r = 0; r < rows; ++r) sums[r] = _mm512_setzero_ps();
+  for (Index b = 0; 8 * b < steps; ++b) {
+    const Index g = b * quantised_block / w.planes.group % 16;
+    if (g == 0) groups.load(w, row, rows, b * quantised_block / w.planes.group);
+    const bool whole = steps - 8 * b >= 8;
+    for (Index r = 0; r < rows; ++r) {
+      const std::byte* block = p + r * stride + 64 * b;
+      const float* scale = groups.scale[r] + g;
+      const float* shift = groups.shift[r] + g;
+      prefetch(block + row_streams * stride);
+      sums[r] =
+          whole ? int4_block<PerTable>(block, scale, shift, x + 128 * b, sums[r])
+                : int4_last_block(block, scale, shift, w.planes.group, x + 128 * b, steps - 8 * b, sums[r]);
+    }
+  }
+}
+
+/// One column of a strip.
+inline void multiply_stored(const WeightView& w, const float* x, float* out, bool accumulate) {
+  for (Index row = 0; row < w.rows; row += row_streams) {
+    const Index rows = w.rows - row < row_streams ? w.rows - row : row_streams;
+    __m512 sums[row_streams];
+    if (w.format == Format::int4) {
+      const auto multiply = w.planes.group == 32   ? int4_rows<2>
+                            : w.planes.group == 64 ? int4_rows<4>
+                                                   : int4_rows<8>;
+      multiply(w, row, rows, x, sums);
+    } else if (rows == row_streams) {
+      int8_rows<row_streams>(w, row, x, sums);
+    } else {
+      for (Index r = 0; r < rows; ++r) int8_rows<1>(w, row + r, x, sums + r);
+    }
+    if (rows == row_streams) {
+      tile_store<row_streams>(sums, out + row, accumulate);
+    } else {
+      for (Index r = 0; r < rows; ++r) tile_store<1>(sums + r, out + row + r, accumulate);
+    }
+  }
+}
+
+// ----------------------------------------------------------------------------------- many columns
+
+/// Sixteen int4 elements, step i of a row.
+[[nodiscard]] inline __m512 decode_int4(const std::byte* row, Index i, __m512 values) {
+  const __m512i raw = _mm512_loadu_si512(row + i / 8 * 64);
+  const __m512i bits = _mm512_set1_epi32(static_cast<int>(i % 8 * 4));
+  return _mm512_permutexvar_ps(_mm512_srlv_epi32(raw, bits), values);
+}
+
+/// Decodes a row to out[cols].
+template <Format format>
+inline void decode_row_of(const WeightView& w, Index row, float* out) {
+  const std::byte* p = w.row(row);
+  const Index steps = w.cols / 16;
+  GroupScales groups;
+  for (Index g = 0, i = 0; 16 * i < w.cols; ++g) {
+    if (g % 16 == 0) groups.load(w, row, 1, g);
+    const __m512 scale = _mm512_set1_ps(groups.scale[0][g % 16]);
+    const __m512 shift = _mm512_set1_ps(groups.shift[0][g % 16]);
+    const __m512 values = int4_values(scale, shift);
+    const auto decoded = [&](Index at) {
+      return format == Format::int8 ? decode_int8(p + 16 * at, scale, shift) : decode_int4(p, at, values);
+    };
+    const Index end = i + w.planes.group / 16;
+    const Index last = end < steps ? end : steps;
+#pragma GCC unroll 2
+    for (; i < last; ++i) _mm512_storeu_ps(out + 16 * i, decoded(i));
+    if (i == end) continue;
+    if (16 * i < w.cols) _mm512_mask_storeu_ps(out + 16 * i, first_lanes(w.cols - 16 * i), decoded(i));
+    return;
+  }
+}
+
+inline void decode_quantised(const WeightView& w, Index row, float* out) {
+  if (w.format == Format::int8) return decode_row_of<Format::int8>(w, row, out);
+  decode_row_of<Format::int4>(w, row, out);
+}
+
+/// Elements between decoded rows: not a multiple of 4096 bytes, so that rows do not compete for the same sets
+/// of a cache.
+[[nodiscard]] inline Index decoded_stride(Index in) {
+  return round_up(in, 32) + 16;
+}
+
+/// Up to here, decoding a strip again for each column, when it is in cache, costs less than to write it down.
+inline constexpr Index columns_from_cache = 3;
+
+inline Index quantised_scratch_bytes(Index rows, Index in, Index columns) {
+  return columns > columns_from_cache ? rows * decoded_stride(in) * 4 : 0;
+}
+
+inline void matmul_quantised(const MatmulArgs& a) {
+  const WeightView w = a.strip();
+  const auto* x = reinterpret_cast<const float*>(a.packed);
+  if (a.columns <= columns_from_cache) {
+    for (Index c = 0; c < a.columns; ++c) {
+      multiply_stored(w, x + c * round_up(a.in, 32), a.out + c * a.out_stride, a.accumulate);
+    }
+    return;
+  }
+  const Index stride = decoded_stride(a.in);
+  auto* panel = reinterpret_cast<float*>(a.scratch);
+  const Index together = a.columns <= 6 ? 8 : a.rows;  // a few rows stay in the first-level cache
+  for (Index row = 0; row < a.rows; row += together) {
+    const Index rows = a.rows - row < together ? a.rows - row : together;
+    for (Index r = 0; r < rows; ++r) decode_quantised(w, row + r, panel + r * stride);
+    multiply_f32({.w = a.scratch,
+                  .w_stride = stride * 4,
+                  .x = x,
+                  .x_stride = round_up(a.in, 32),
+                  .in = a.in,
+                  .out = a.out + row,
+                  .out_stride = a.out_stride,
+                  .accumulate = a.accumulate},
+                 rows, a.columns);
+  }
+}
+
+}  // namespace kernels::avx512
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#pragma GCC diagnostic pop
+#endif

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Quantised weights: the codec against its description, and every instruction set's products and decoding
+// against it, for all groups, awkward sizes and planes right before an inaccessible page. An output has the
+// same bits alone, beside other columns and in another strip of rows.
+#include <cmath>
+
+#include "kernel_tables.hpp"
+
+using namespace kernel_tests;
+using qwenlite::ceil_div;
+using qwenlite::round_up;
+using qwenlite::WeightFormat;
+using qwenlite::WeightView;
+
+namespace {
+
+/// A matrix whose stored numbers are random bits, padding included, in guarded memory.
+struct Matrix {
+  GuardedMemory values;
+  GuardedMemory scales;
+  GuardedMemory zeros;
+  WeightView view;
+
+  Matrix(const WeightFormat& f, Index rows, Index cols)
+      : values(rows * qwenlite::row_bytes(f.format, cols), (rows + cols) % 2),
+        scales(rows * ceil_div(cols, f.group_of(cols)) * 2, (rows + cols) % 2),
+        zeros(rows * ceil_div(cols, f.group_of(cols)), 0),
+        view{values.data(),
+             rows,
+             cols,
+             f.format,
+             {scales.data(), f.symmetric ? nullptr : zeros.data(), f.group_of(cols)}} {
+    std::mt19937 bits(static_cast<unsigned>(rows * 31 + cols));
+    std::uniform_real_distribution<float> scale(0.001F, 0.1F);
+    for (Index i = 0; i < rows * view.row_bytes(); ++i) values.data()[i] = static_cast<std::byte>(bits());
+    const Index groups = ceil_div(cols, view.planes.group);
+    for (Index i = 0; i < rows * groups; ++i) {
+      const F16 stored(i % 3 == 0 ? -scale(bits) : scale(bits));
+      std::memcpy(scales.data() + 2 * i, &stored, 2);
+      zeros.data()[i] = static_cast<std::byte>(bits() % 16);
+    }
+    for (Index r = 0; r < rows; ++r) pad(r);
+  }
+
+  /// The padding of a row as quantisers leave it: the zero point.
+  void pad(Index r) {
+    std::byte* const row = values.data() + r * view.row_bytes();
+    for (Index i = view.cols; i < round_up(view.cols, qwenlite::quantised_block); ++i) {
+      qwenlite::store_value(view.format, row, i, qwenlite::middle_value(view.format));
+    }
+  }
+};
+
+/// Rows and columns of a product.
+struct Part {
+  Index first_row = 0;
+  Index rows = 0;
+  Index first_column = 0;
+  Index columns = 0;
+};
+
+std::vector<float> product(const KernelTable& t, const WeightView& w, const std::vector<float>& x,
+                           const Part& part, float before = 0) {
+  static const GuardedMemory packed_space(Index{4} << 20);
+  static const GuardedMemory scratch_space(Index{4} << 20);
+  const Index stride = round_up(w.cols, 32);
+  std::byte* packed = packed_space.last(part.columns * stride * 4);
+  for (Index c = 0; c < part.columns; ++c) {
+    auto* row = reinterpret_cast<float*>(packed) + c * stride;
+    std::fill(row, row + stride, 0.0F);
+    std::copy_n(x.data() + (part.first_column + c) * w.cols, w.cols, row);
+  }
+  std::vector<float> out(static_cast<std::size_t>(part.rows * part.columns), before);
+  t.matmul_quantised({.weights = w.row(part.first_row),
+                      .format = w.format,
+                      .row_bytes = w.row_bytes(),
+                      .planes = w.planes_from(part.first_row),
+                      .rows = part.rows,
+                      .in = w.cols,
+                      .packed = packed,
+                      .columns = part.columns,
+                      .out = out.data(),
+                      .out_stride = part.rows,
+                      .accumulate = before != 0,
+                      .scratch = scratch_space.last(
+                          round_up(t.quantised_scratch_bytes(part.rows, w.cols, part.columns), 64))});
+  return out;
+}
+
+/// Largest |output - sum in double| over sum |w| |x|.
+double worst_error(const WeightView& w, const std::vector<float>& x, const std::vector<float>& out) {
+  double worst = 0;
+  const Index columns = std::ssize(out) / w.rows;
+  for (Index r = 0; r < w.rows; ++r) {
+    std::vector<double> row;
+    for (Index i = 0; i < w.cols; ++i) row.push_back(static_cast<double>(decode(w, r, i)));
+    for (Index c = 0; c < columns; ++c) {
+      double sum = 0;
+      double size = 1e-30;
+      for (Index i = 0; i < w.cols; ++i) {
+        const double term = row[static_cast<std::size_t>(i)] *
+                            static_cast<double>(x[static_cast<std::size_t>(c * w.cols + i)]);
+        sum += term;
+        size += std::abs(term);
+      }
+      worst = std::max(
+          worst, std::abs(static_cast<double>(out[static_cast<std::size_t>(c * w.rows + r)]) - sum) / size);
+    }
+  }
+  return worst;
+}
+
+void check_product(const KernelTable& t, const WeightFormat& f, Index rows, Index in, Index columns) {
+  INFO("rows " << rows << " in " << in << " columns " << columns);
+  const Matrix matrix(f, rows, in);
+  const WeightView& w = matrix.view;
+  const std::vector<float> x = random_floats(columns * in, static_cast<unsigned>(columns * 131 + in));
+  const std::vector<float> out = product(t, w, x, {0, rows, 0, columns});
+  CHECK(worst_error(w, x, out) < 1e-6);
+
+  const std::vector<float> added = product(t, w, x, {0, rows, 0, columns}, 0.75F);
+  bool exact = true;
+  for (std::size_t k = 0; k < out.size(); ++k) exact &= added[k] == 0.75F + out[k];
+  CHECK(exact);
+
+  bool same = true;
+  for (const Index c : {Index{0}, columns / 2, columns - 1}) {
+    const std::vector<float> alone = product(t, w, x, {0, rows, c, 1});
+    same &= same_bits(alone.data(), out.data() + c * rows, rows);
+    const std::vector<float> one = product(t, w, x, {rows / 2, 1, c, 1});
+    same &= same_bits(one.data(), out.data() + c * rows + rows / 2, 1);
+  }
+  CHECK(same);
+}
+
+const std::vector<WeightFormat>& formats() {
+  static const std::vector<WeightFormat> list{{Format::int8},
+                                              {Format::int8, 0},
+                                              {Format::int8, 32},
+                                              {Format::int4},
+                                              {Format::int4, 32},
+                                              {Format::int4, 128},
+                                              {Format::int4, 64, false},
+                                              {Format::int4, 32, false},
+                                              {Format::int4, 128, false}};
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("quantised: what lies where") {
+  std::vector<std::byte> row(128);
+  for (Index i = 0; i < 256; ++i)
+    qwenlite::store_value(Format::int4, row.data(), i, static_cast<int>(i * 7 % 16));
+  for (const Index i : {0, 1, 15, 16, 100, 127, 128, 200, 255}) {
+    INFO(i);
+    std::uint32_t word;  // of the block, at the element's lane
+    std::memcpy(&word, row.data() + i / 128 * 64 + i % 16 * 4, 4);
+    CHECK((word >> (i % 128 / 16 * 4) & 15U) == static_cast<unsigned>(i * 7 % 16));
+    CHECK(qwenlite::stored_value(Format::int4, row.data(), i) == i * 7 % 16);
+  }
+  const WeightFormat asymmetric{Format::int4, 64, false};
+  CHECK(asymmetric.bytes(3, 200) == 3 * (128 + 4 * 3));
+  CHECK(WeightFormat(Format::int8).bytes(3, 200) == 3 * (256 + 2 * 2));
+  CHECK(WeightFormat(Format::int8, 0).bytes(3, 200) == 3 * (256 + 2));
+  CHECK(WeightFormat(Format::bf16).bytes(3, 200) == 1200);
+}
+
+TEST_CASE("quantised: an element is its number less the zero point, times the scale") {
+  std::vector<std::byte> values(2 * 128);
+  std::vector<std::byte> scales(2 * 2 * 4);
+  std::vector<std::byte> zeros(2 * 4);
+  for (Index g = 0; g < 8; ++g) {
+    const F16 scale(std::ldexp(1.0F, static_cast<int>(g) - 4));
+    std::memcpy(scales.data() + 2 * g, &scale, 2);
+    zeros[static_cast<std::size_t>(g)] = static_cast<std::byte>(g);
+  }
+  for (Index i = 0; i < 128; ++i) {
+    qwenlite::store_value(Format::int8, values.data() + 128, i, static_cast<int>(i + 100));
+  }
+  const WeightView eight{values.data(), 2, 128, Format::int8, {scales.data(), nullptr, 32}};
+  CHECK(decode(eight, 1, 0) == -28.0F);                // group 4: scale 1
+  CHECK(decode(eight, 1, 127) == (227 - 128) * 8.0F);  // group 7
+  for (Index i = 0; i < 128; ++i)
+    qwenlite::store_value(Format::int4, values.data(), i, static_cast<int>(i % 16));
+  const WeightView four{values.data(), 1, 128, Format::int4, {scales.data(), nullptr, 32}};
+  CHECK(decode(four, 0, 33) == (1 - 8) * 0.125F);
+  const WeightView with_zeros{values.data(), 1, 128, Format::int4, {scales.data(), zeros.data(), 32}};
+  CHECK(decode(with_zeros, 0, 127) == (15 - 3) * 0.5F);
+}
+
+TEST_CASE("quantised: every table decodes rows exactly") {
+  for (const KernelTable* t : runnable_tables()) {
+    for (const WeightFormat& f : formats()) {
+      INFO(t->name << " " << to_string(f));
+      for (const Index cols : {1, 7, 8, 15, 16, 17, 31, 33, 64, 96, 127, 128, 129, 160, 257, 600, 2304}) {
+        const Matrix matrix(f, 3, cols);
+        const GuardedMemory out(cols * 4);
+        bool exact = true;
+        for (Index r = 0; r < 3; ++r) {
+          t->decode_quantised(matrix.view, r, out.floats());
+          for (Index i = 0; i < cols; ++i) exact &= out.floats()[i] == decode(matrix.view, r, i);
+        }
+        INFO("cols " << cols);
+        CHECK(exact);
+      }
+    }
+  }
+}
+
+TEST_CASE("quantised: every table agrees with sums in double, whatever shares the call") {
+  for (const KernelTable* t : runnable_tables()) {
+    for (const WeightFormat& f : formats()) {
+      INFO(t->name << " " << to_string(f));
+      for (const Index rows : {1, 3, 8, 13, 16, 33}) {
+        for (const Index in : {1, 16, 33, 64, 130, 257}) {
+          for (const Index columns : {1, 2, 5, 7, 33}) check_product(*t, f, rows, in, columns);
+        }
+      }
+      for (Index columns = 1; columns <= 70; columns += 3) check_product(*t, f, 9, 200, columns);
+      check_product(*t, f, 64, 4224, 2);  // more than sixteen groups
+      check_product(*t, f, 6, 9000, 8);
+    }
+  }
+}
+
+TEST_CASE("quantised: an output does not depend on the strip it is computed in") {
+  for (const KernelTable* t : runnable_tables()) {
+    for (const WeightFormat& f : formats()) {
+      INFO(t->name << " " << to_string(f));
+      const Matrix matrix(f, 64, 300);
+      const std::vector<float> x = random_floats(20 * 300, 9);
+      const std::vector<float> out = product(*t, matrix.view, x, {0, 64, 0, 20});
+      bool same = true;
+      for (const Index strip : {1, 5, 8, 24, 33}) {
+        for (Index r = 0; r < 64; r += strip) {
+          const Index rows = std::min(strip, 64 - r);
+          for (const Index columns : {1, 4, 20}) {
+            const std::vector<float> piece = product(*t, matrix.view, x, {r, rows, 0, columns});
+            for (Index c = 0; c < columns; ++c) {
+              same &= same_bits(piece.data() + c * rows, out.data() + c * 64 + r, rows);
+            }
+          }
+        }
+      }
+      CHECK(same);
+    }
+  }
+}
+
+TEST_CASE("quantised: scratch for a larger product is enough for a smaller one") {
+  for (const KernelTable* t : runnable_tables()) {
+    INFO(t->name);
+    for (const Index in : {64, 1000, 3072, 30000}) {
+      const Index bytes = t->quantised_scratch_bytes(64, in, 512);
+      for (const Index less : {1, 60, 900, 1023, 2900}) {
+        if (less <= in) CHECK(t->quantised_scratch_bytes(64, less, 512) <= bytes);
+      }
+      CHECK(t->quantised_scratch_bytes(32, in, 512) <= bytes);
+      CHECK(t->quantised_scratch_bytes(64, in, 1) <= bytes);
+    }
+  }
+}
