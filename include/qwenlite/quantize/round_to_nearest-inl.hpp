@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Implementation of round_to_nearest.hpp.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include <qwenlite/quantize/round_to_nearest.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+namespace rounding {
+
+/// The least and the largest of a group, zero included.
+struct Range {
+  float low = 0;
+  float high = 0;
+};
+
+[[nodiscard]] inline Range range_of(std::span<const float> values) noexcept {
+  Range range;
+  for (const float v : values) {
+    range.low = v < range.low ? v : range.low;
+    range.high = v > range.high ? v : range.high;
+  }
+  return range;
+}
+
+[[nodiscard]] inline GroupRounding for_range(const Range& range, const WeightFormat& format) noexcept {
+  if (!format.symmetric) {
+    const F16 scale((range.high - range.low) / static_cast<float>(largest_value(format.format)));
+    const auto step = static_cast<float>(scale);
+    const float below = step > 0 ? std::nearbyint(-range.low / step) : 0;
+    return {scale, static_cast<int>(std::min(below, static_cast<float>(largest_value(format.format))))};
+  }
+  if (format.format == Format::int8) {
+    return {F16(std::max(range.high, -range.low) / 127.0F), middle_value(Format::int8)};
+  }
+  return {F16((range.high > -range.low ? range.high : range.low) / -8.0F), middle_value(Format::int4)};
+}
+
+/// An element in steps of its scale, up from the least stored number; not yet an integer, but within range.
+struct Steps {
+  float divisor;
+  float zero;
+  float largest;
+
+  Steps(const GroupRounding& rounding, Format format) noexcept
+      : divisor(static_cast<float>(rounding.scale)),
+        zero(static_cast<float>(rounding.zero)),
+        largest(static_cast<float>(largest_value(format))) {
+    if (divisor == 0) divisor = std::numeric_limits<float>::infinity();  // then everything is zero
+  }
+
+  /// Adding 2^23 leaves no fraction: what rounds to nearest is the addition.
+  [[nodiscard]] int nearest(float value) const noexcept {
+    const float steps = std::clamp(value / divisor + zero, 0.0F, largest);
+    return static_cast<int>(std::bit_cast<std::uint32_t>(steps + 8388608.0F) & 0xFFU);
+  }
+};
+
+[[nodiscard]] inline double square_error(std::span<const float> values, const GroupRounding& rounding,
+                                         Format format) noexcept {
+  const Steps steps(rounding, format);
+  const auto scale = static_cast<float>(rounding.scale);
+  double sum = 0;
+  for (const float v : values) {
+    const auto e = static_cast<double>(static_cast<float>(steps.nearest(v) - rounding.zero) * scale - v);
+    sum += e * e;
+  }
+  return sum;
+}
+
+/// Rounds a row of float32. `numbers` has room for whole blocks. False when a number cannot be rounded.
+[[nodiscard]] inline bool round_row(const float* values, Index r, const WeightFormat& format, bool search,
+                                    const QuantisedMatrix& out, std::uint8_t* numbers) {
+  const WeightView& w = out.view();
+  bool finite = true;
+  for (Index first = 0, g = 0; first < w.cols; first += w.planes.group, ++g) {
+    const Index count = std::min(w.planes.group, w.cols - first);
+    const std::span<const float> group(values + first, static_cast<std::size_t>(count));
+    const GroupRounding chosen = choose_rounding(group, format, search);
+    finite = finite && std::isfinite(static_cast<float>(chosen.scale));
+    out.set_group(r, g, chosen.scale, chosen.zero);
+    const Steps steps(chosen, w.format);
+    float check = 0;  // NaN as soon as an element is none or infinite
+    for (Index i = 0; i < count; ++i) {
+      const float v = values[first + i];
+      check += v * 0;
+      numbers[first + i] = static_cast<std::uint8_t>(steps.nearest(v));
+    }
+    finite = finite && check == 0;
+    const Index end = std::min(first + w.planes.group, round_up(w.cols, quantised_block));
+    std::fill(numbers + first + count, numbers + end, static_cast<std::uint8_t>(chosen.zero));
+  }
+  out.set_row(r, numbers);
+  return finite;
+}
+
+}  // namespace rounding
+
+QWENLITE_INLINE GroupRounding choose_rounding(std::span<const float> values, const WeightFormat& format,
+                                              bool search) {
+  const rounding::Range range = rounding::range_of(values);
+  GroupRounding best = rounding::for_range(range, format);
+  if (!search) return best;
+  double least = rounding::square_error(values, best, format.format);
+  for (int percent = 97; percent >= 50; --percent) {
+    const float part = static_cast<float>(percent) / 100.0F;
+    const GroupRounding clipped = rounding::for_range({range.low * part, range.high * part}, format);
+    const double error = rounding::square_error(values, clipped, format.format);
+    if (error >= least) continue;
+    least = error;
+    best = clipped;
+  }
+  return best;
+}
+
+QWENLITE_INLINE int nearest(float value, const GroupRounding& rounding, Format format) noexcept {
+  return rounding::Steps(rounding, format).nearest(value);
+}
+
+QWENLITE_INLINE void QuantisedMatrix::set_row(Index r, const std::uint8_t* numbers) const noexcept {
+  std::byte* const row = values_.data() + r * view_.row_bytes();
+  if (view_.format == Format::int8) {
+    std::memcpy(row, numbers, static_cast<std::size_t>(view_.row_bytes()));
+    return;
+  }
+  for (Index word = 0; word < view_.row_bytes() / 4; ++word) {
+    const std::uint8_t* const lane = numbers + word / 16 * quantised_block + word % 16;
+    std::uint32_t bits = 0;
+    for (Index j = 8; j-- > 0;) bits = bits << 4U | lane[16 * j];
+    std::memcpy(row + 4 * word, &bits, 4);
+  }
+}
+
+QWENLITE_INLINE void refuse_to_quantise(const WeightFormat& format) {
+  throw Error(ErrorCode::bad_tensor, {"quantising to ", name_of(format.format)},
+              "an element that is not finite, or too large for a float16 scale", "finite weights");
+}
+
+QWENLITE_INLINE QuantisedMatrix round_to_nearest(const WeightView& stored, const WeightFormat& format,
+                                                 const kernels::KernelTable& table, Executor& executor,
+                                                 bool search) {
+  QuantisedMatrix out(format, stored.rows, stored.cols);
+  const Index padded = round_up(stored.cols, quantised_block);
+  const Index worker_bytes = padded * 5;  // a row in float32, and its numbers
+  const AlignedBuffer memory(worker_bytes * executor.concurrency());
+  std::atomic<bool> finite{true};
+  constexpr Index strip = 16;
+  auto task = [&](Index i, int worker) {
+    std::byte* const own = memory.data() + worker * worker_bytes;
+    auto* const values = reinterpret_cast<float*>(own);
+    auto* const numbers = reinterpret_cast<std::uint8_t*>(own + padded * 4);
+    for (Index r = i * strip; r < std::min(stored.rows, (i + 1) * strip); ++r) {
+      table.decode_row(stored.format, stored.row(r), stored.cols, values);
+      if (!rounding::round_row(values, r, format, search, out, numbers)) finite = false;
+    }
+  };
+  executor.run(ceil_div(stored.rows, strip), TaskRef(task));
+  if (!finite) refuse_to_quantise(format);
+  return out;
+}
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite

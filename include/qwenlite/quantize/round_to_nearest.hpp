@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Quantisation by rounding: each group of a row gets the scale that its largest element asks for, or the one
+// that gives the least square error, and each element the nearest number there is. Needs no data, and a row
+// depends on nothing but itself.
+//
+// A scale is rounded to float16 before the elements are, so that they are rounded to what will be computed
+// with. Unlike the rest of quantize/, this is included by models/: opening a model can quantise it.
+#pragma once
+
+#include <span>
+
+#include <qwenlite/kernels/ops_arguments.hpp>
+#include <qwenlite/kernels/threads.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+/// The planes of a quantised matrix [rows, cols]; see kernels/quantised.hpp.
+class QuantisedMatrix {
+ public:
+  QuantisedMatrix() = default;
+  QuantisedMatrix(const WeightFormat& format, Index rows, Index cols)
+      : values_(rows * row_bytes(format.format, cols)),
+        scales_(rows * ceil_div(cols, format.group_of(cols)) * 2),
+        zeros_(format.symmetric ? 0 : rows * ceil_div(cols, format.group_of(cols))),
+        view_{values_.data(),
+              rows,
+              cols,
+              format.format,
+              {scales_.data(), zeros_.data(), format.group_of(cols)}} {}
+
+  /// Valid while this object, or what it was moved to, lives.
+  [[nodiscard]] const WeightView& view() const noexcept { return view_; }
+  [[nodiscard]] Index bytes() const noexcept { return values_.bytes() + scales_.bytes() + zeros_.bytes(); }
+
+  /// For those who fill it: the stored numbers of a row, as many as its blocks have, and scale and zero point
+  /// of a group. The zero point of a symmetric format stays what it is.
+  void set_row(Index r, const std::uint8_t* numbers) const noexcept;
+  void set_group(Index r, Index group, F16 scale, int zero) const noexcept {
+    const Index at = r * ceil_div(view_.cols, view_.planes.group) + group;
+    std::memcpy(scales_.data() + 2 * at, &scale, 2);
+    if (zeros_.bytes() > 0) zeros_.data()[at] = static_cast<std::byte>(zero);
+  }
+
+ private:
+  AlignedBuffer values_;
+  AlignedBuffer scales_;
+  AlignedBuffer zeros_;
+  WeightView view_{};
+};
+
+/// What the elements of a group are rounded to: (u - zero) * scale for u from 0 to the format's largest.
+struct GroupRounding {
+  F16 scale;
+  int zero = 0;
+};
+
+/// The rounding of a group of `values`. int8: the largest magnitude becomes 127. Symmetric int4: the element
+/// of largest magnitude becomes -8, whatever its sign. Asymmetric: the range, zero included, becomes 0 to 15.
+/// With `search`, the best of that and of ranges clipped to between 50 % and 97 % of it, by square error.
+[[nodiscard]] GroupRounding choose_rounding(std::span<const float> values, const WeightFormat& format,
+                                            bool search = false);
+
+/// The stored number that is nearest to `value`.
+[[nodiscard]] int nearest(float value, const GroupRounding& rounding, Format format) noexcept;
+
+/// Throws the `bad_tensor` of weights that cannot be quantised.
+[[noreturn]] void refuse_to_quantise(const WeightFormat& format);
+
+/// Quantises a stored matrix, row by row on the threads of `executor`. `decode` is decode_row() of a kernel
+/// table. Throws `bad_tensor` when an element is not finite, or too large for a float16 scale.
+[[nodiscard]] QuantisedMatrix round_to_nearest(const WeightView& stored, const WeightFormat& format,
+                                               const kernels::KernelTable& table, Executor& executor,
+                                               bool search = false);
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
+
+#ifndef QWENLITE_COMPILED
+#include <qwenlite/quantize/round_to_nearest-inl.hpp>
+#endif
