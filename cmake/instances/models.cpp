@@ -4,6 +4,8 @@
 #include <qwenlite/models/any_model.hpp>
 #include <qwenlite/models/explanation-inl.hpp>
 #include <qwenlite/models/open_options-inl.hpp>
+#include <qwenlite/models/quantised_store-inl.hpp>
+#include <qwenlite/quantize/round_to_nearest-inl.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {

@@ -103,7 +103,7 @@ TEST_CASE("explain as text has a line for each choice") {
   const std::string text = model.explain({.max_tokens = 100}).to_string();
   for (const char* part :
        {"network     qwen3, 4 layers, hidden_size 64", "kernels     ", "threads     1 (asked for",
-        "precision   ", "weights     ", "mapped", "none copied", "kv          bf16 (",
+        "precision   ", "weights     ", "mapped", "none copied", "quantised   none", "kv          bf16 (",
         "chunk       512 tokens", "check       off\n", "session     ", " for 100 tokens ("}) {
     CHECK_THAT(text, has_text(part));
   }
@@ -114,7 +114,7 @@ TEST_CASE("the log gets the lines of explain while the model opens, and nothing 
   std::vector<std::string> lines;
   const auto log = [&](std::string_view line) { lines.emplace_back(line); };
   const Dense model(tiny(), {.threads = 1, .log = log});
-  REQUIRE(lines.size() == 8);
+  REQUIRE(lines.size() == 9);
   std::string joined;
   for (const std::string& line : lines) {
     CHECK(line.find('\n') == std::string::npos);

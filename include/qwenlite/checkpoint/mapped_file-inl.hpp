@@ -70,6 +70,15 @@ QWENLITE_INLINE void MappedFile::map(int descriptor, const std::string& name) {
   mapped_ = true;
 }
 
+QWENLITE_INLINE void MappedFile::drop_pages(std::span<const std::byte> part) const noexcept {
+  if (!mapped_) return;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto start = reinterpret_cast<std::uintptr_t>(part.data());
+  const std::uintptr_t first = (start + page - 1) / page * page;
+  const std::uintptr_t last = (start + part.size()) / page * page;
+  if (first < last) (void)::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
 QWENLITE_INLINE void MappedFile::read(int descriptor, const std::string& name) {
   owned_ = std::make_unique_for_overwrite<std::byte[]>(size_);
   data_ = owned_.get();

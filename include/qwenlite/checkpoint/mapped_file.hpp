@@ -56,6 +56,10 @@ class MappedFile {
   /// Bytes of address space mapped from a file: 0 unless opened with ReadMode::map.
   [[nodiscard]] Index bytes_mapped() const noexcept { return mapped_ ? static_cast<Index>(size_) : 0; }
 
+  /// Takes the whole pages inside a part of bytes() out of this process's memory, if they are mapped from a
+  /// file; whoever reads them again finds them as they were.
+  void drop_pages(std::span<const std::byte> part) const noexcept;
+
  private:
   void swap(MappedFile& other) noexcept {
     std::swap(data_, other.data_);

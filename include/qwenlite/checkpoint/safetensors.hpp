@@ -60,6 +60,9 @@ class SafetensorsFile {
   [[nodiscard]] Index bytes() const noexcept { return static_cast<Index>(file_.bytes().size()); }
   [[nodiscard]] Index bytes_mapped() const noexcept { return file_.bytes_mapped(); }
 
+  /// See MappedFile::drop_pages().
+  void drop_pages(std::span<const std::byte> part) const noexcept { file_.drop_pages(part); }
+
  private:
   void parse();
 

@@ -5,6 +5,8 @@
 //
 // A Weights value is a cheap handle. Handles made from one another by scope() share the note of which
 // tensors were taken, and all of them keep the files open. Taking is for one thread at a time.
+//
+// Matrices that products read may be had in another format than the stored one: a MatrixStore makes them.
 #pragma once
 
 #include <initializer_list>
@@ -22,6 +24,26 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
+/// What a matrix is for: formats are chosen by it.
+enum class MatrixUse : std::uint8_t {
+  layer,      ///< a layer's product
+  embedding,  ///< rows by token id, and the output matrix too if it is tied
+  output,     ///< the output matrix alone
+};
+
+/// Makes matrices in other formats than they are stored in, and owns them.
+class MatrixStore {
+ public:
+  MatrixStore() = default;
+  MatrixStore(const MatrixStore&) = delete;
+  MatrixStore& operator=(const MatrixStore&) = delete;
+  virtual ~MatrixStore() = default;
+
+  /// The matrix to compute with instead of `stored`, which may be itself. `name` is for messages.
+  [[nodiscard]] virtual WeightView prepared(std::string_view name, const WeightView& stored,
+                                            MatrixUse use) = 0;
+};
+
 /// A handle of the tensors whose names begin with a prefix. Copies and scopes share the files and the note of
 /// which tensors were taken.
 class Weights {
@@ -38,6 +60,13 @@ class Weights {
     return inner;
   }
 
+  /// The same tensors, with products in the formats of `store`.
+  [[nodiscard]] Weights with(std::shared_ptr<MatrixStore> store) const {
+    Weights other = *this;
+    other.store_ = std::move(store);
+    return other;
+  }
+
   /// What the names given to this handle are appended to.
   [[nodiscard]] const std::string& prefix() const noexcept { return prefix_; }
   [[nodiscard]] const std::shared_ptr<const TensorFiles>& files() const noexcept { return files_; }
@@ -50,6 +79,19 @@ class Weights {
   [[nodiscard]] WeightView matrix(std::string_view name, Index rows, Index cols) const {
     const TensorView view = tensor(name, Shape{rows, cols});
     return {view.data, rows, cols, format_of(view, name)};
+  }
+
+  /// A matrix for products, in the format that was chosen for its use; otherwise as matrix(). Pages of the
+  /// file that were only read to make another are dropped.
+  [[nodiscard]] WeightView product(std::string_view name, Index rows, Index cols, MatrixUse use) const {
+    const WeightView stored = matrix(name, rows, cols);
+    if (store_ == nullptr) return stored;
+    const WeightView prepared = store_->prepared(full(name), stored, use);
+    if (prepared.data != stored.data) {
+      const Index file = files_->entries()[static_cast<std::size_t>(files_->find(full(name)))].file;
+      files_->file(file).drop_pages({stored.data, static_cast<std::size_t>(rows * stored.row_bytes())});
+    }
+    return prepared;
   }
 
   /// The weight [channels, 1, kernel] of a depthwise convolution as a matrix [channels, kernel].
@@ -135,6 +177,7 @@ class Weights {
 
   std::shared_ptr<const TensorFiles> files_;
   std::shared_ptr<std::vector<unsigned char>> taken_;  // 1 for entries of files_ that were taken
+  std::shared_ptr<MatrixStore> store_;                 // null: all as stored
   std::string prefix_;
 };
 

@@ -108,8 +108,8 @@ class GatedDeltaNet {
       : layer_(layer),
         in_proj_qkv_(scope, "in_proj_qkv", sizes.channels(), hidden_size),
         in_proj_z_(scope, "in_proj_z", sizes.value_width(), hidden_size),
-        in_proj_b_(scope, "in_proj_b", sizes.num_value_heads, hidden_size),
-        in_proj_a_(scope, "in_proj_a", sizes.num_value_heads, hidden_size),
+        in_proj_b_(scope.matrix("in_proj_b.weight", sizes.num_value_heads, hidden_size)),
+        in_proj_a_(scope.matrix("in_proj_a.weight", sizes.num_value_heads, hidden_size)),
         out_proj_(scope, "out_proj", hidden_size, sizes.value_width()),
         taps_(conv_taps(scope.depthwise("conv1d.weight", sizes.channels(), sizes.conv_kernel_dim))),
         A_log_(scope.vector("A_log", sizes.num_value_heads)),
@@ -119,7 +119,8 @@ class GatedDeltaNet {
   Index layer_;
   Linear in_proj_qkv_;  // [channels, hidden_size]
   Linear in_proj_z_;    // [value_width, hidden_size]
-  Linear in_proj_b_;    // [num_value_heads, hidden_size]
+  Linear in_proj_b_;    // [num_value_heads, hidden_size], in the stored format, as in_proj_a: they are small,
+                        // and errors of the decay stay in the state
   Linear in_proj_a_;    // as in_proj_b
   Linear out_proj_;     // [hidden_size, value_width]
   AlignedBuffer taps_;  // conv1d, [conv_kernel_dim, channels]: the one weight that is copied

@@ -19,9 +19,9 @@ class Linear {
  public:
   explicit Linear(const WeightView& weight) : weight_(weight) {}
 
-  /// Takes `NAME.weight` from the scope. Throws as Weights::matrix() does.
-  Linear(const Weights& scope, std::string_view name, Index out, Index in)
-      : weight_(scope.matrix(std::string(name) + ".weight", out, in)) {}
+  /// Takes `NAME.weight` from the scope, in the format chosen for its use. Throws as Weights::product() does.
+  Linear(const Weights& scope, std::string_view name, Index out, Index in, MatrixUse use = MatrixUse::layer)
+      : weight_(scope.product(std::string(name) + ".weight", out, in, use)) {}
 
   [[nodiscard]] const WeightView& weight() const noexcept { return weight_; }
   [[nodiscard]] Format format() const noexcept { return weight_.format; }
@@ -38,9 +38,10 @@ class Linear {
 /// One stored row per token id.
 class Embedding {
  public:
-  /// Takes `NAME.weight` [vocab_size, hidden_size]. Throws as Weights::matrix() does.
+  /// Takes `NAME.weight` [vocab_size, hidden_size], as Linear does.
   Embedding(const Weights& scope, std::string_view name, Index vocab_size, Index hidden_size)
-      : weight_(scope.matrix(std::string(name) + ".weight", vocab_size, hidden_size)) {}
+      : weight_(scope.product(std::string(name) + ".weight", vocab_size, hidden_size, MatrixUse::embedding)) {
+  }
 
   /// out[i] = row tokens[i]; out is [tokens, hidden_size].
   void lookup(const Ops& ops, std::span<const int> tokens, const Matrix<float>& out) const {

@@ -23,6 +23,7 @@
 #include <qwenlite/layers/gated_delta_net.hpp>
 #include <qwenlite/models/explanation.hpp>
 #include <qwenlite/models/open_options.hpp>
+#include <qwenlite/models/quantised_store.hpp>
 #include <qwenlite/models/session.hpp>
 #include <qwenlite/models/shape.hpp>
 
@@ -34,9 +35,10 @@ template <ModelShape Shape>
 struct Decoder {
   /// Throws as Model's constructor does.
   Decoder(const Checkpoint& checkpoint, const OpenOptions& options)
-      : Decoder(checkpoint, options, checkpoint.weights()) {}
+      : Decoder(checkpoint, choices_of(options), options.progress) {}
 
-  Checkpoint files;  // keeps the weights mapped
+  Checkpoint files;                                 // keeps the weights mapped
+  std::shared_ptr<const QuantisedStore> quantised;  // keeps those that were quantised; may be null
   Shape shape;
   Choices choices;
   Ops ops;
@@ -51,9 +53,12 @@ struct Decoder {
   WeightFacts weights;
 
  private:
-  Decoder(const Checkpoint& checkpoint, const OpenOptions& options, const Weights& all)
-      : Decoder(checkpoint, options, all, text_scope(all)) {}
-  Decoder(const Checkpoint& checkpoint, const OpenOptions& options, const Weights& all, const Weights& text);
+  Decoder(const Checkpoint& checkpoint, const Choices& chosen, const Progress& progress)
+      : Decoder(checkpoint, chosen, prepared_weights(checkpoint, chosen, progress)) {}
+  Decoder(const Checkpoint& checkpoint, const Choices& chosen, const PreparedWeights& prepared)
+      : Decoder(checkpoint, chosen, prepared, text_scope(prepared.all)) {}
+  Decoder(const Checkpoint& checkpoint, const Choices& chosen, const PreparedWeights& prepared,
+          const Weights& text);
   [[nodiscard]] NetworkSizes measured() const;
 };
 
@@ -71,8 +76,9 @@ class Model {
   using Session = qwenlite::Session<Model>;
   using Batch = qwenlite::Batch<Model>;
 
-  /// Takes all weights from the checkpoint, without reading them. Throws `bad_config` when config.json has
-  /// another family or other sizes than Shape, `bad_tensor` for a missing, unknown or wrong tensor.
+  /// Takes all weights from the checkpoint, without reading those that are not quantised. Throws `bad_config`
+  /// when config.json has another family or other sizes than Shape, `bad_tensor` for a missing, unknown or
+  /// wrong tensor.
   explicit Model(const Checkpoint& checkpoint, const OpenOptions& options = {})
       : decoder_(std::make_shared<const Decoder<Shape>>(checkpoint, options)),
         kv_format_(options.kv.value_or(default_kv_format())) {
@@ -277,11 +283,12 @@ void Model<Shape, Kv, State>::read_out(Batch& batch, const BatchPart& part) cons
 // --------------------------------------------------------------------------------------------- opening
 
 template <ModelShape Shape>
-Decoder<Shape>::Decoder(const Checkpoint& checkpoint, const OpenOptions& options, const Weights& all,
+Decoder<Shape>::Decoder(const Checkpoint& checkpoint, const Choices& chosen, const PreparedWeights& prepared,
                         const Weights& text)
     : files(checkpoint),
+      quantised(prepared.store),
       shape(shape_of<Shape>(files.config())),
-      choices(choices_of(options)),
+      choices(chosen),
       ops(*choices.kernels, *choices.executor, choices.precision, choices.check),
       rotary(files.config().rope, rotary_dim(files.config())),
       embed_tokens(text, "embed_tokens", shape.vocab_size, shape.hidden_size),
@@ -289,12 +296,13 @@ Decoder<Shape>::Decoder(const Checkpoint& checkpoint, const OpenOptions& options
       norm(text, "norm", shape.hidden_size, files.config().rms_norm_eps),
       lm_head(files.config().tie_word_embeddings
                   ? embed_tokens.tied_head()
-                  : Linear(all, "lm_head", shape.vocab_size, shape.hidden_size)),
+                  : Linear(prepared.all, "lm_head", shape.vocab_size, shape.hidden_size, MatrixUse::output)),
       sizes(measured()) {
   // A tied checkpoint may hold a copy of the output matrix; pictures and drafts are other networks.
   const std::string_view head = files.config().tie_word_embeddings ? "lm_head." : "model.visual.";
-  all.expect_all_used({head, "model.visual.", "mtp."});
-  weights = weight_facts(files, all);
+  prepared.all.expect_all_used({head, "model.visual.", "mtp."});
+  prepared.finish();
+  weights = weight_facts(files, prepared);
 }
 
 template <ModelShape Shape>

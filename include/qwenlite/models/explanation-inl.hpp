@@ -57,6 +57,12 @@ inline void add_line(std::string& text, std::string_view name, std::string_view 
                  " ignored"});
 }
 
+[[nodiscard]] inline std::string quantised_text(const WeightFacts& w) {
+  if (w.quantised == 0) return "none, weights are computed on as stored";
+  return joined({counted(w.quantised, "tensor"), " to ", w.quantised_to, ", ", size_text(w.quantised_bytes),
+                 " in memory"});
+}
+
 }  // namespace explaining
 
 QWENLITE_INLINE std::string Explanation::to_string() const {
@@ -66,6 +72,7 @@ QWENLITE_INLINE std::string Explanation::to_string() const {
   explaining::add_line(text, "threads", std::to_string(threads), threads_reason);
   explaining::add_line(text, "precision", precision, precision_reason);
   explaining::add_line(text, "weights", explaining::weights_text(weights), "");
+  explaining::add_line(text, "quantised", explaining::quantised_text(weights), "");
   explaining::add_line(text, "kv", kv, kv_reason);
   explaining::add_line(text, "chunk", explaining::counted(chunk, "token"), "most that pass through together");
   explaining::add_line(text, "check", check ? "on, and very slow" : "off", check_reason);
@@ -77,8 +84,9 @@ QWENLITE_INLINE std::string Explanation::to_string() const {
   return text;
 }
 
-QWENLITE_INLINE WeightFacts weight_facts(const Checkpoint& files, const Weights& all) {
+QWENLITE_INLINE WeightFacts weight_facts(const Checkpoint& files, const PreparedWeights& prepared) {
   WeightFacts facts;
+  const Weights& all = prepared.all;
   std::array<std::pair<DType, Index>, 3> counts{
       std::pair{DType::bf16, Index{0}}, {DType::f16, Index{0}}, {DType::f32, Index{0}}};
   const std::span<const TensorFiles::Entry> entries = files.tensors().entries();
@@ -98,6 +106,14 @@ QWENLITE_INLINE WeightFacts weight_facts(const Checkpoint& files, const Weights&
   }
   for (const auto& [dtype, count] : counts) {
     if (count > 0) facts.dtypes += joined({facts.dtypes.empty() ? "" : ", ", name_of(dtype), " ", count});
+  }
+  facts.bytes_in_use = facts.bytes;
+  if (prepared.store != nullptr) {
+    const QuantisedStore& store = *prepared.store;
+    facts.quantised = store.tensors();
+    facts.quantised_bytes = store.bytes();
+    facts.quantised_to = store.description();
+    facts.bytes_in_use += store.bytes() - store.source_bytes();
   }
   facts.files = files.tensors().file_count();
   const bool own = !files.directory().empty();

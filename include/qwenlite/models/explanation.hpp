@@ -7,21 +7,27 @@
 #include <string>
 
 #include <qwenlite/models/open_options.hpp>
+#include <qwenlite/models/quantised_store.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-/// The weights of an opened network. All of them are computed on where the checkpoint has them, but for the
-/// taps of convolutions (kilobytes), which are copied.
+/// The weights of an opened network. All of them are computed on where the checkpoint has them, but for those
+/// that were quantised, and the taps of convolutions (kilobytes), which are copied.
 struct WeightFacts {
   Index tensors = 0;   ///< that the network computes with
-  Index bytes = 0;     ///< theirs
+  Index bytes = 0;     ///< theirs, as stored
   Index copied = 0;    ///< tensors that are computed on in a copy
   Index ignored = 0;   ///< tensors of the files that it has no use for
   Index off_line = 0;  ///< tensors that do not begin at a multiple of 64 bytes
   Index files = 0;
   std::string dtypes;  ///< "BF16 310", "F16 30, F32 17"
   std::string place;   ///< "mapped", "read into memory", "in memory of the caller"
+
+  Index quantised = 0;        ///< tensors that were quantised when the network was opened
+  Index quantised_bytes = 0;  ///< of what became of them, in memory
+  std::string quantised_to;   ///< "int4 in groups of 64, embedding int8 in groups of 128"; empty if none was
+  Index bytes_in_use = 0;     ///< of all weights, as they are computed on
 };
 
 struct Explanation {
@@ -47,8 +53,8 @@ struct Explanation {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// What a network of `files` computes with; `all` knows which tensors were taken.
-[[nodiscard]] WeightFacts weight_facts(const Checkpoint& files, const Weights& all);
+/// What a network of `files` computes with; `prepared` knows which tensors were taken and quantised.
+[[nodiscard]] WeightFacts weight_facts(const Checkpoint& files, const PreparedWeights& prepared);
 
 /// All but the session.
 [[nodiscard]] Explanation explanation_of(const Checkpoint& files, const Choices& choices,

@@ -32,7 +32,7 @@ inline void require_head(const ModelConfig& config) {
   }
 }
 
-/// The head of a Model of Qwen3.5.
+/// The head of a Model of Qwen3.5. Its matrices are quantised as the model's layers are.
 template <class Network>
 class Mtp {
  public:
@@ -47,7 +47,8 @@ class Mtp {
 
   /// Takes the tensors "mtp.*" from the network's checkpoint. Throws `unsupported` when config.json says that
   /// there is no head, or one of another kind, and `bad_tensor` as Model's constructor does.
-  Mtp(const Network& network, const Checkpoint& files) : Mtp(network, files.weights().scope("mtp.")) {}
+  Mtp(const Network& network, const Checkpoint& files)
+      : Mtp(network, prepared_weights(files, network.decoder().choices)) {}
 
   /// Processes hidden states [rows, hidden_size] of consecutive positions, which follow those of the session,
   /// and for each the token after it. At most Network::chunk() rows at once. Throws `bad_argument` for
@@ -55,12 +56,15 @@ class Mtp {
   Results forward(Session& session, const ConstMatrix<float>& hidden, std::span<const int> next) const;
 
  private:
-  Mtp(const Network& network, const Weights& scope);
+  Mtp(const Network& network, const PreparedWeights& prepared)
+      : Mtp(network, prepared, prepared.all.scope("mtp.")) {}
+  Mtp(const Network& network, const PreparedWeights& prepared, const Weights& scope);
 
   Network network_;
-  OnePlusRmsNorm pre_fc_norm_embedding_;  // [hidden_size]
-  OnePlusRmsNorm pre_fc_norm_hidden_;     // [hidden_size]
-  Linear fc_;                             // [hidden_size, {embedding, hidden} * hidden_size]
+  std::shared_ptr<const QuantisedStore> quantised_;  // keeps weights that were quantised; may be null
+  OnePlusRmsNorm pre_fc_norm_embedding_;             // [hidden_size]
+  OnePlusRmsNorm pre_fc_norm_hidden_;                // [hidden_size]
+  Linear fc_;                                        // [hidden_size, {embedding, hidden} * hidden_size]
   Qwen3_5AttentionBlock<Shape> layer_;
   OnePlusRmsNorm norm_;  // [hidden_size]
 };
@@ -113,8 +117,9 @@ class Mtp<Network>::Session {
 
 /// The tensors below "mtp." that the head takes; what else there is would be another kind of head.
 template <class Network>
-Mtp<Network>::Mtp(const Network& network, const Weights& scope)
+Mtp<Network>::Mtp(const Network& network, const PreparedWeights& prepared, const Weights& scope)
     : network_((require_head(network.config()), network)),
+      quantised_(prepared.store),
       pre_fc_norm_embedding_(scope, "pre_fc_norm_embedding", network.sizes().widths.hidden,
                              network.config().rms_norm_eps),
       pre_fc_norm_hidden_(scope, "pre_fc_norm_hidden", network.sizes().widths.hidden,

@@ -57,6 +57,24 @@ inline void choose_precision(const OpenOptions& options, Choices& choices) {
   }
 }
 
+inline void require_valid(const char* option, const std::optional<WeightFormat>& format) {
+  if (!format || format->is_valid()) return;
+  throw Error(
+      ErrorCode::bad_argument, option, to_string(*format),
+      "int8 by rows or in groups of 32, 64 or 128, int4 in groups, or a format that is not quantised");
+}
+
+inline void choose_weights(const OpenOptions& options, Choices& choices) {
+  require_valid("weights", options.weights);
+  require_valid("embedding_weights", options.embedding_weights);
+  choices.weights = options.weights;
+  choices.embedding_weights = options.embedding_weights;
+  if (!choices.embedding_weights && choices.weights) {
+    choices.embedding_weights =
+        is_quantised(choices.weights->format) ? WeightFormat(Format::int8) : *choices.weights;
+  }
+}
+
 inline void choose_check(const OpenOptions& options, Choices& choices) {
   const char* value = std::getenv("QWENLITE_CHECK");
   const std::string_view text = value != nullptr ? value : "";
@@ -76,6 +94,7 @@ QWENLITE_INLINE Choices choices_of(const OpenOptions& options) {
   }
   choices.chunk = options.chunk;
   choices.kv = options.kv;
+  opening::choose_weights(options, choices);
   opening::choose_check(options, choices);
   opening::choose_kernels(options, choices);
   opening::choose_precision(options, choices);

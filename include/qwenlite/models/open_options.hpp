@@ -17,7 +17,8 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-/// How a network runs. None of it changes results, except `precision`, `kernels` and `kv`.
+/// How a network runs. None of it changes results, except `precision`, `kernels`, `kv`, `weights` and
+/// `embedding_weights`.
 struct OpenOptions {
   /// Threads of the built-in pool, the caller included; 0: as many as the process may use.
   int threads = 0;
@@ -30,6 +31,16 @@ struct OpenOptions {
   const kernels::KernelTable* kernels = nullptr;
   /// Storage of keys and values; empty: that of the cache's type, or bf16.
   std::optional<KvFormat> kv = {};
+  /// What the layers' matrices are quantised to while the network is opened: {.weights = Format::int8}, or
+  /// WeightFormat(Format::int4, 32). Empty: they are computed on as stored and where they lie. A format that
+  /// is not quantised asks that they are stored so.
+  std::optional<WeightFormat> weights = {};
+  /// The same for embedding and output matrix. Empty: int8 in groups of 128 if `weights` is quantised, since
+  /// errors of the output matrix go straight into the logits.
+  std::optional<WeightFormat> embedding_weights = {};
+  /// Called while weights are quantised: bytes done and bytes in all, equal in the last call. An exception
+  /// ends the opening.
+  std::function<void(Index done, Index all)> progress = {};
   /// Most rows that pass through the network together: scratch memory grows with it, and the weights are
   /// read once per so many tokens of a prompt.
   Index chunk = 512;
@@ -49,7 +60,9 @@ struct Choices {
   std::string threads_reason;
   Precision precision = Precision::exact;
   std::string precision_reason;
-  std::optional<KvFormat> kv;  ///< as asked for
+  std::optional<KvFormat> kv;                     ///< as asked for
+  std::optional<WeightFormat> weights;            ///< as asked for
+  std::optional<WeightFormat> embedding_weights;  ///< as asked for, or what follows from `weights`
   Index chunk = 0;
   bool check = false;
   std::string check_reason;

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Weights that are quantised while a network is opened: which matrices, to what, and where they live then.
+//
+// Matrices are quantised one after the other, each on all threads, and the pages of the file it was read from
+// are dropped at once: opening needs the memory of the result and of one matrix, not of the checkpoint.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <qwenlite/models/open_options.hpp>
+#include <qwenlite/quantize/round_to_nearest.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+/// Bytes done, and bytes in all.
+using Progress = std::function<void(Index done, Index all)>;
+
+/// The matrices of a network that were quantised.
+class QuantisedStore final : public MatrixStore {
+ public:
+  /// `all` bytes of matrices are expected, for `progress`.
+  QuantisedStore(const Choices& choices, Progress progress, Index all);
+
+  /// Throws `bad_tensor` when the matrix cannot be quantised, `unsupported` when it is stored in another
+  /// format than was asked for and that is not a quantised one.
+  [[nodiscard]] WeightView prepared(std::string_view name, const WeightView& stored, MatrixUse use) override;
+
+  /// Nothing more will be taken: says so to `progress`, and forgets it.
+  void finish();
+
+  [[nodiscard]] Index tensors() const noexcept { return static_cast<Index>(matrices_.size()); }
+  [[nodiscard]] Index bytes() const noexcept { return bytes_; }  ///< of the quantised matrices
+  [[nodiscard]] Index source_bytes() const noexcept {
+    return source_bytes_;
+  }  ///< of what they were made from
+  /// "int4 in groups of 64, embedding int8 in groups of 128"; empty when nothing was quantised.
+  [[nodiscard]] std::string description() const;
+
+ private:
+  const kernels::KernelTable* table_;
+  std::shared_ptr<Executor> executor_;
+  std::optional<WeightFormat> layers_;
+  std::optional<WeightFormat> embedding_;
+  Progress progress_;
+  std::vector<QuantisedMatrix> matrices_;
+  Index bytes_ = 0;
+  Index source_bytes_ = 0;
+  Index done_ = 0;
+  Index all_ = 0;
+};
+
+/// The tensors of a checkpoint, with products in the formats that were chosen.
+struct PreparedWeights {
+  Weights all;
+  std::shared_ptr<QuantisedStore> store;  ///< null when all are computed on as stored
+
+  void finish() const {
+    if (store != nullptr) store->finish();
+  }
+};
+
+[[nodiscard]] PreparedWeights prepared_weights(const Checkpoint& files, const Choices& choices,
+                                               const Progress& progress = {});
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite
+
+#ifndef QWENLITE_COMPILED
+#include <qwenlite/models/quantised_store-inl.hpp>
+#endif
