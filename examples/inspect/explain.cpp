@@ -34,7 +34,11 @@ Json explanation_json(const ql::Explanation& e) {
             {"dtypes", e.weights.dtypes},
             {"off_line", e.weights.off_line},
             {"ignored", e.weights.ignored},
-            {"files", e.weights.files}}},
+            {"files", e.weights.files},
+            {"quantised", e.weights.quantised},
+            {"quantised_bytes", e.weights.quantised_bytes},
+            {"quantised_to", e.weights.quantised_to},
+            {"bytes_in_use", e.weights.bytes_in_use}}},
           {"session",
            {{"tokens", e.session_tokens}, {"bytes", e.session_bytes}, {"kv_bytes", e.session_kv_bytes}}}};
 }

@@ -37,6 +37,8 @@ inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptio
   if (!options.precision.empty()) {
     open.precision = options.precision == "exact" ? qwenlite::Precision::exact : qwenlite::Precision::bf16;
   }
+  if (!options.weights.empty()) open.weights = weight_format(options.weights);
+  if (!options.embedding_weights.empty()) open.embedding_weights = weight_format(options.embedding_weights);
   if (options.chunk) open.chunk = *options.chunk;
   const auto wanted = [&]<class Network>(std::type_identity<Network>) {
     return Network::Kv::retains == options.cached();

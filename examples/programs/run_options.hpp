@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the programs run a network, as options: threads, storage of keys and values, precision, chunk.
+// How the programs run a network, as options: threads, storage of weights, keys and values, precision, chunk.
 #pragma once
 
 #include <limits>
@@ -10,12 +10,15 @@
 #include <qwenlite/tensor.hpp>
 
 #include "programs/command_line.hpp"
+#include "programs/weight_format.hpp"
 
 namespace programs {
 
 struct RunOptions {
   int threads = 0;  // 0: as many as the process may use
   std::string kv = "bf16";
+  std::string weights;                   // empty: as stored
+  std::string embedding_weights;         // empty: what follows from weights
   std::string precision;                 // empty: the default of the kernels
   std::optional<qwenlite::Index> chunk;  // empty: the library's default
 
@@ -38,6 +41,15 @@ inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = tru
                  "keys and values are kept as bf16 (default) or f32, or not at all: none recomputes them")
       ->group(group)
       ->check(one_of({"bf16", "f32", "none"}));
+  app.add_option("--weights", options.weights,
+                 "quantise weights while opening: int8, int4, or with a group: int8:row, int4:32, "
+                 "int4:64:zeros (default: as stored)")
+      ->group(group)
+      ->check(a_weight_format());
+  app.add_option("--embedding-weights", options.embedding_weights,
+                 "the same for embedding and output matrix (default: int8 if weights are quantised)")
+      ->group(group)
+      ->check(a_weight_format());
   app.add_option("--precision", options.precision,
                  "inputs of matrix products: bf16 or exact (default: that of the instruction set)")
       ->group(group)

@@ -85,6 +85,16 @@ TEST_CASE("chat answers with the Qwen3.5 demo model") {
   CHECK(answer(with(question, {"--think"})).rfind("<think>\n", 0) == 0);
 }
 
+TEST_CASE("chat answers with quantised weights") {
+  for (const char* weights : {"int8", "int8:row", "int4:32:zeros"}) {
+    INFO(weights);
+    const Words words = with({"--prompt", "Hello", "--weights", weights}, greedy);
+    CHECK(answer(with(words, {"--threads", "3", "--chunk", "2"})) == answer(words));
+  }
+  const Words words = with({"--prompt", "Hello", "--weights", "int8"}, greedy);
+  CHECK(answer(words) == answer(with({"--prompt", "Hello"}, greedy)));
+}
+
 TEST_CASE("chat draws by its seed") {
   const auto draw = [](const char* seed) {
     return answer({"--prompt", "Tell me a story.", "--no-think", "--temperature", "2", "--top-p", "0.99",
@@ -184,6 +194,12 @@ TEST_CASE("chat says in one line what is wrong with its arguments") {
   check_usage_error("chat", {"one", "two"}, "two", input);
   check_usage_error("chat", {"--think", "--no-think"}, "excludes", input);
   check_usage_error("chat", {"--kv", "int8"}, "expected bf16, f32 or none", input);
+  for (const char* bad : {"", "int", "int3", "int8:", "int8:7", "int8:0", "int8:64:zeros", "int4:row",
+                          "int4:64:x", "int4:64:zeros:", "int4:64:zeros:1", "bf16:32", "int4 "}) {
+    INFO(bad);
+    check_usage_error("chat", {"--weights", bad}, "expected bf16, int8 or int4", input);
+    check_usage_error("chat", {"--embedding-weights", bad}, "expected bf16, int8 or int4", input);
+  }
   check_usage_error("chat", {}, "expected a question", "");
   check_usage_error("chat", {"--prompt", ""}, "expected a question");
   check_usage_error("chat", {"--prompt"}, "--prompt");

@@ -30,7 +30,7 @@ TEST_CASE("help is about what was asked for") {
     INFO(help);
     CHECK_THAT(help, has_text("Usage: inspect " + command + " [OPTIONS]"));
     const bool runs = std::find(silent.begin(), silent.end(), command) == silent.end();
-    for (const char* option : {"--threads", "--kv", "--precision", "--chunk"}) {
+    for (const char* option : {"--threads", "--kv", "--weights", "--precision", "--chunk"}) {
       CHECK((help.find(option) != std::string::npos) == runs);
     }
   }
