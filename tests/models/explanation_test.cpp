@@ -123,5 +123,5 @@ TEST_CASE("the log gets the lines of explain while the model opens, and nothing 
   CHECK(model.explain().to_string().starts_with(joined));
   auto session = model.new_session({.max_tokens = 16});
   model.prefill(session, random_tokens(5, 1));
-  CHECK(lines.size() == 8);
+  CHECK(lines.size() == 9);
 }
