@@ -3,7 +3,6 @@
 // perplexity: how well a model predicts a text, and what a format of weights, keys and values or a precision
 // costs against a reference: the same model run otherwise, or another one with the same tokenizer.
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -32,7 +31,6 @@ constexpr Index default_window = 2048;
 /// A model as asked for.
 struct Side {
   std::string directory;
-  std::string weights = "stored";
   programs::RunOptions run;
 };
 
@@ -47,15 +45,18 @@ struct Options {
   bool json = false;
 };
 
-const std::vector<std::string> weight_formats = {"stored", "bf16", "f16", "f32"};
-constexpr const char* reference_options[] = {"--reference", "--reference-weights", "--reference-kv",
+constexpr const char* reference_options[] = {"--reference", "--reference-weights",
+                                             "--reference-embedding-weights", "--reference-kv",
                                              "--reference-precision"};
 
 void add_reference_options(CLI::App& app, Side& reference) {
   app.add_option("--reference", reference.directory,
                  "compare with this checkpoint (default: the same, when another --reference-... is given)");
-  app.add_option("--reference-weights", reference.weights, "its --weights (default: stored)")
-      ->check(programs::one_of(weight_formats));
+  app.add_option("--reference-weights", reference.run.weights, "its --weights (default: as stored)")
+      ->check(programs::a_weight_format());
+  app.add_option("--reference-embedding-weights", reference.run.embedding_weights,
+                 "its --embedding-weights (default: int8 if its weights are quantised)")
+      ->check(programs::a_weight_format());
   app.add_option("--reference-kv", reference.run.kv, "its --kv (default: bf16)")
       ->check(programs::one_of({"bf16", "f32", "none"}));
   app.add_option("--reference-precision", reference.run.precision,
@@ -70,10 +71,6 @@ void add_options(CLI::App& app, Options& o) {
   app.add_flag("--conversations", o.conversations,
                "the text is conversations in the chat layout: each is read on its own, and only answers are "
                "scored");
-  app.add_option("--weights", o.model.weights,
-                 "format of the weights; stored (default) takes that of the checkpoint, bf16, f16 and f32 "
-                 "make sure of it")
-      ->check(programs::one_of(weight_formats));
   programs::add_run_options(app, o.model.run);
   add_reference_options(app, o.reference);
   app.add_option("--window", o.window,
@@ -94,21 +91,11 @@ void add_options(CLI::App& app, Options& o) {
       "with a think block, as the model is asked for them.");
 }
 
-/// What the checkpoint's tensors are, when the option names a format.
-void check_weights(const programs::ProgramModel& model, const std::string& wanted, const char* option) {
-  if (wanted == "stored") return;
-  std::string dtype = wanted;
-  for (char& c : dtype) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  const std::string stored = model.explain({.max_tokens = 2, .own_scratch = false}).weights.dtypes;
-  if ((", " + stored).find(", " + dtype + " ") != std::string::npos) return;  // "F16 30, F32 17"
-  throw CLI::ValidationError(option, "found " + wanted + ", expected what the checkpoint has: " + stored);
-}
-
 perplexity::Ran description(const programs::ProgramModel& model, const Side& side) {
   const ql::Explanation e = model.explain({.max_tokens = 2, .own_scratch = false});
   const std::string name = fs::absolute(side.directory / fs::path()).parent_path().filename().string();
   return {.name = name,
-          .weights = side.weights == "stored" ? e.weights.dtypes : side.weights,
+          .weights = e.weights.quantised > 0 ? e.weights.quantised_to : e.weights.dtypes,
           .kv = side.run.cached() ? e.kv : "none",
           .precision = e.precision};
 }
@@ -216,14 +203,12 @@ void run(Options& o, bool with_reference) {
 
   const ql::Checkpoint files(o.model.directory);
   const programs::ProgramModel model = programs::open_model(files, o.model.run);
-  check_weights(model, o.model.weights, "--weights");
   Index context = files.config().context_limit();
   std::optional<programs::ProgramModel> reference;
   if (with_reference) {
     const ql::Checkpoint other =
         o.reference.directory == o.model.directory ? files : ql::Checkpoint(o.reference.directory);
     reference.emplace(programs::open_model(other, o.reference.run));
-    check_weights(*reference, o.reference.weights, "--reference-weights");
     context = std::min(context, other.config().context_limit());
   }
   const ql::ScoreOptions windows = windows_of(o, context);

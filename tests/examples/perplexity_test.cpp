@@ -94,7 +94,7 @@ TEST_CASE("perplexity compares with a reference") {
     more.insert(more.end(), text.begin(), text.end());
     return score(more);
   };
-  const Json same = with({"--reference-weights", "stored"});
+  const Json same = with({"--reference-weights", "bf16"});
   CHECK(same["kl"] == 0);
   CHECK(same["top1"] == 1);
   CHECK(same["perplexity"] == with({})["perplexity"]);
@@ -106,6 +106,11 @@ TEST_CASE("perplexity compares with a reference") {
   const Json none = with({"--kv", "none", "--reference-kv", "f32"});
   CHECK(none["kl"] == 0);
   CHECK(none["perplexity"] == exact["perplexity"]);
+  const Json rounded = with({"--weights", "int8", "--reference-weights", "bf16"});
+  CHECK(rounded["kl"].get<double>() > 0);
+  CHECK(rounded["kl"].get<double>() < 1e-2);
+  const Json coarse = with({"--weights", "int4", "--reference-weights", "bf16"});
+  CHECK(coarse["kl"].get<double>() > rounded["kl"].get<double>());
   const Json small = with({"--reference", QWENLITE_TEST_DATA "/demo/two_layers"});
   CHECK(small["kl"].get<double>() > 0.1);
   CHECK(small["top1"].get<double>() < 0.99);
@@ -158,7 +163,7 @@ TEST_CASE("perplexity tells what is wrong with its arguments") {
   check_usage_error("perplexity", {}, "DIRECTORY");
   check_usage_error("perplexity", {demo()}, "--text");
   check_usage_error("perplexity", {demo(), "--text", text, "--weights", "int3"},
-                    "found 'int3', expected stored");
+                    "found 'int3', expected bf16, int8 or int4");
   check_usage_error("perplexity", {demo(), "--text", text, "--kv", "f8"}, "found 'f8'");
   check_usage_error("perplexity", {demo(), "--text", text, "--reference-kv", "f8"}, "found 'f8'");
   check_usage_error("perplexity", {demo(), "--text", text, "--window", "1"}, "found '1'");
@@ -166,9 +171,8 @@ TEST_CASE("perplexity tells what is wrong with its arguments") {
   check_usage_error("perplexity", {demo(), "--text", text, "--window", "4096"}, "at most the model's 2048");
   check_usage_error("perplexity", {demo(), "--text", text, "--window", "8", "--stride", "8"},
                     "--stride: found 8, expected less than the window's 8");
-  check_usage_error("perplexity", {demo(), "--text", text, "--weights", "f32"}, "checkpoint has: BF16");
-  check_usage_error("perplexity", {demo(), "--text", text, "--reference-weights", "f16"},
-                    "--reference-weights: found f16");
+  check_usage_error("perplexity", {demo(), "--text", text, "--reference-weights", "int4:7"},
+                    "found 'int4:7'");
 }
 
 TEST_CASE("perplexity tells what is wrong with its files") {
