@@ -89,9 +89,9 @@ template <class Model, class Session>
 struct Reference {
   const Model& model;
   Session& session;
+
+  Reference(const Model& with, Session& of_it) : model(with), session(of_it) {}
 };
-template <class Model, class Session>
-Reference(const Model&, Session&) -> Reference<Model, Session>;
 
 /// One run of score() or compare(), piece by piece.
 template <class Model, class Session, class ReferenceModel = Model, class ReferenceSession = Session>
