@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The demo model, asked by the library what its training cannot have shown it: how much of each kind it
-// answers right, and that the questions tell it from a model of two layers trained alike.
+// The demo models, asked by the library what their training cannot have shown them: how much of each kind
+// they answer right, and that the questions tell them from a model of two layers trained alike.
 #include <cstdio>
 #include <map>
 #include <set>
@@ -31,13 +31,11 @@ struct Score {
 using ModeScores = std::map<bool, Score>;  // by thinking
 using Scores = std::map<std::string, ModeScores>;
 
-std::string demo_path() {
-  return std::string(QWENLITE_DEMO_MODELS) + "/qwen3";
-}
-
-Scores evaluate(const std::string& directory, const std::vector<Question>& questions) {
+/// `files` has the tokenizer: two_layers has none of its own.
+Scores evaluate(const std::string& directory, const std::string& files,
+                const std::vector<Question>& questions) {
   const ql::AnyModel model = ql::open(directory, {.threads = 1});
-  const ql::Tokenizer text(demo_path());  // two_layers has the same one
+  const ql::Tokenizer text(files);
   auto session = model.new_session({.max_tokens = 2048});
   Scores scores;
   for (const Question& question : questions) {
@@ -58,21 +56,32 @@ Score total(const Scores& scores) {
   return sum;
 }
 
-void print_row(const std::string& kind, ModeScores demo, ModeScores small) {
-  std::printf("%-14s", kind.c_str());
-  for (const bool thinking : {false, true}) {
-    const Score& score = demo[thinking];
-    std::printf("  %3ld of %3ld  %5.1f %%  %5.1f %%", static_cast<long>(score.right),
-                static_cast<long>(score.asked), 100 * score.share(), 100 * small[thinking].share());
+/// Scores by kind and mode, one column for each model.
+void print_table(const std::map<std::string, Scores>& models) {
+  std::printf("\n%-24s", "held out");
+  for (const auto& [name, scores] : models) std::printf("  %20s", name.c_str());
+  for (const auto& [kind, modes] : models.begin()->second) {
+    for (const auto& [thinking, ignored] : modes) {
+      std::printf("\n%-14s %-9s", kind.c_str(), thinking ? "thinking" : "");
+      for (const auto& [name, scores] : models) {
+        const Score& score = scores.at(kind).at(thinking);
+        std::printf("  %3ld of %3ld  %5.1f %%", static_cast<long>(score.right),
+                    static_cast<long>(score.asked), 100 * score.share());
+      }
+    }
   }
-  std::printf("\n");
+  std::printf("\n%-24s", "all");
+  for (const auto& [name, scores] : models) std::printf("  %18.1f %%", 100 * total(scores).share());
+  std::printf("\n\n");
 }
 
-/// Scores of the demo model, and behind them those of two layers.
-void print_table(Scores demo, Scores small) {
-  std::printf("\n%-14s  %-28s  %s\n", "held out", "no thinking   (two layers)", "thinking     (two layers)");
-  for (const auto& [kind, modes] : demo) print_row(kind, modes, small[kind]);
-  std::printf("all: %.1f %%, two layers %.1f %%\n\n", 100 * total(demo).share(), 100 * total(small).share());
+void check_shares(const std::string& name, const Scores& scores) {
+  for (const auto& [kind, modes] : scores) {
+    for (const auto& [thinking, score] : modes) {
+      INFO(name << ": " << kind << (thinking ? ", thinking" : ", no thinking"));
+      CHECK(score.share() >= least_share);
+    }
+  }
 }
 
 /// Tokens of a conversation that begins with `count` messages of the question's.
@@ -92,18 +101,19 @@ std::size_t place_of_telling(const Question& question) {
 
 }  // namespace
 
-TEST_CASE("the demo model answers questions it has not seen, and two layers clearly fewer", "[slow]") {
+TEST_CASE("the demo models answer questions they have not seen, and two layers clearly fewer", "[slow]") {
   const std::vector<Question> questions = held_out_questions();
-  const Scores demo = evaluate(demo_path(), questions);
-  const Scores small = evaluate(std::string(QWENLITE_TEST_DATA) + "/demo/two_layers", questions);
-  print_table(demo, small);
-  for (const auto& [kind, modes] : demo) {
-    for (const auto& [thinking, score] : modes) {
-      INFO(kind << (thinking ? ", thinking" : ", no thinking"));
-      CHECK(score.share() >= least_share);
-    }
+  std::map<std::string, Scores> models;
+  for (const std::string name : {"qwen3", "qwen3_5"}) {
+    models[name] = evaluate(demo_path(name), demo_path(name), questions);
   }
-  CHECK(total(small).share() <= total(demo).share() - least_advantage);
+  models["two layers"] =
+      evaluate(std::string(QWENLITE_TEST_DATA) + "/demo/two_layers", demo_path("qwen3"), questions);
+  print_table(models);
+  for (const std::string name : {"qwen3", "qwen3_5"}) {
+    check_shares(name, models[name]);
+    CHECK(total(models["two layers"]).share() <= total(models[name]).share() - least_advantage);
+  }
 }
 
 TEST_CASE("there are 30 questions and more of every kind, with and without thinking") {
@@ -124,7 +134,7 @@ TEST_CASE("there are 30 questions and more of every kind, with and without think
 }
 
 TEST_CASE("names are asked for several turns later, codes 200 tokens later") {
-  const ql::Tokenizer text(demo_path());
+  const ql::Tokenizer text(demo_path("qwen3"));
   for (const Question& question : held_out_questions()) {
     if (question.told.empty()) continue;
     const std::size_t told = place_of_telling(question);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The held-out questions of the demo model, asking a model with the library, and judging what it says.
+// The held-out questions of the demo models, asking a model with the library, and judging what it says.
 // What makes an answer right is stored with each question; training/questions.py judges in the same way.
 #pragma once
 
@@ -69,6 +69,18 @@ inline Answer split(const std::string& reply) {
   return {reply.substr(open.size(), end - open.size()), reply.substr(end + close.size())};
 }
 
+inline std::string demo_path(const std::string& name) {
+  return std::string(QWENLITE_DEMO_MODELS) + "/" + name;
+}
+
+/// The think tag that a prompt ends with, so that the reply goes on inside the block (Qwen3.5).
+inline std::string opened_block(const std::string& prompt) {
+  const std::string open = "<think>\n";
+  const bool opens =
+      prompt.size() >= open.size() && prompt.compare(prompt.size() - open.size(), open.size(), open) == 0;
+  return opens ? open : "";
+}
+
 /// The greedy answer to a question. `session` is used from its beginning.
 inline Answer ask(const qwenlite::AnyModel& model, qwenlite::AnyModel::Session& session,
                   const qwenlite::Tokenizer& text, const Question& question) {
@@ -80,7 +92,7 @@ inline Answer ask(const qwenlite::AnyModel& model, qwenlite::AnyModel::Session& 
                              reply.push_back(token);
                              return true;
                            });
-  return split(text.decode(reply));
+  return split(opened_block(text.decode(prompt)) + text.decode(reply));
 }
 
 inline Index count_of(const std::string& text, const std::string& part) {

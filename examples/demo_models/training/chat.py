@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Qwen3 chat layout, the tokenizer files, and the encoding of training samples."""
+"""The chat layouts of Qwen3 and Qwen3.5, the tokenizer files, the encoding of samples."""
 
 import json
 import os
@@ -7,10 +7,12 @@ import os
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers import processors, trainers
 
-SPLIT_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+# Where text is cut before the merges. Qwen3.5 counts combining marks as letters.
+SPLIT_PATTERNS = {
+    family: r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?" + word + r"+|\p{N}"
+            r"| ?[^\s\p{L}" + mark + r"\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    for family, word, mark in [("qwen3", r"\p{L}", ""), ("qwen3_5", r"[\p{L}\p{M}]", r"\p{M}")]
+}
 
 SPECIAL_TOKENS = [
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>",
@@ -23,6 +25,7 @@ PLAIN_ADDED_TOKENS = [
     "<think>", "</think>",
 ]
 
+THINK = "<think>\n"
 NO_THINK = "<think>\n\n</think>\n\n"
 ASSISTANT = "<|im_start|>assistant\n"
 
@@ -38,12 +41,12 @@ def byte_alphabet():
     return [chr(b) for b in shown] + [chr(0x100 + i) for i in range(256 - len(shown))]
 
 
-def train_tokenizer(texts, vocab_size):
+def train_tokenizer(texts, vocab_size, family):
     """Trains byte-level BPE on texts; returns the list of merges in rank order."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(SPLIT_PATTERN), "isolated"),
+        pre_tokenizers.Split(Regex(SPLIT_PATTERNS[family]), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False),
     ])
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=byte_alphabet(),
@@ -63,7 +66,7 @@ def added_token(content, special):
             "normalized": False, "special": special}
 
 
-def tokenizer_json(merges):
+def tokenizer_json(merges, family):
     """The content of tokenizer.json: bytes, then merges by rank, then the added tokens."""
     tokens = byte_alphabet() + [left + right for left, right in merges]
     added = [added_token(t, True) for t in SPECIAL_TOKENS]
@@ -77,7 +80,7 @@ def tokenizer_json(merges):
         "added_tokens": [{"id": len(tokens) + i, **t} for i, t in enumerate(added)],
         "normalizer": {"type": "NFC"},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-            {"type": "Split", "pattern": {"Regex": SPLIT_PATTERN}, "behavior": "Isolated",
+            {"type": "Split", "pattern": {"Regex": SPLIT_PATTERNS[family]}, "behavior": "Isolated",
              "invert": False}, byte_level]},
         "post_processor": byte_level,
         "decoder": byte_level,
@@ -91,12 +94,13 @@ def tokenizer_json(merges):
     }
 
 
-def tokenizer_config(content, model_max_length):
+def tokenizer_config(content, model_max_length, family):
     """The content of tokenizer_config.json that belongs to a tokenizer.json."""
     decoder = {}
     for token in content["added_tokens"]:
         entry = {k: v for k, v in token.items() if k != "id"}
         decoder[str(token["id"])] = entry
+    regex = {} if family == "qwen3" else {"pretokenize_regex": SPLIT_PATTERNS[family]}
     return {
         "add_bos_token": False,
         "add_prefix_space": False,
@@ -108,6 +112,7 @@ def tokenizer_config(content, model_max_length):
         "errors": "replace",
         "model_max_length": model_max_length,
         "pad_token": "<|endoftext|>",
+        **regex,
         "split_special_tokens": False,
         "tokenizer_class": "Qwen2Tokenizer",
         "unk_token": None,
@@ -129,10 +134,19 @@ def load_tokenizer(folder):
 
 # ------------------------------------------------------------------------------ chat text
 
-def render_prompt(messages, thinking):
-    """The prompt for the next answer (plain text contents, no tools)."""
-    text = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
-    return text + ASSISTANT + ("" if thinking else NO_THINK)
+def trimmed(content, family):
+    """A message as the template renders it: Qwen3.5 leaves out white space at its ends."""
+    return content if family == "qwen3" else content.strip()
+
+
+def render_prompt(messages, thinking, family):
+    """The prompt for the next answer (plain text contents, no tools). Qwen3 opens the think block
+    itself; for Qwen3.5 the prompt does."""
+    text = "".join(f"<|im_start|>{m['role']}\n{trimmed(m['content'], family)}<|im_end|>\n"
+                   for m in messages)
+    if thinking:
+        return text + ASSISTANT + ("" if family == "qwen3" else THINK)
+    return text + ASSISTANT + NO_THINK
 
 
 def render_dialogue(talk, thinking=True):
@@ -158,8 +172,8 @@ class SampleEncoder:
     earlier tokens of branches 0 and n. Only answers in branches carry loss.
     """
 
-    def __init__(self, tokenizer):
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer, family):
+        self.tokenizer, self.family = tokenizer, family
         self.memo = {}
 
     def encode(self, text):
@@ -171,7 +185,8 @@ class SampleEncoder:
             self.memo[text] = ids
         return ids
 
-    def sample(self, talk, rng, think_share):
+    def sample(self, talk, rng, think_share, lean=False):
+        """The fields of a dialogue. A `lean` one trains questions aside and the last answer only."""
         fields, trunk, branch = ([], [], [], []), 0, 0
 
         def put(text, branch, start, trained):
@@ -184,9 +199,16 @@ class SampleEncoder:
             fields[3].extend([trained] * len(piece))
             return start + len(piece)
 
+        def asking(turn):
+            return f"<|im_start|>user\n{trimmed(turn.user, self.family)}<|im_end|>\n{ASSISTANT}"
+
         def put_answer(turn, branch, start, thinking):
-            block = f"<think>\n{turn.thought}\n</think>\n\n" if thinking else NO_THINK
-            put(turn.answer + "<|im_end|>", branch, put(block, branch, start, thinking), True)
+            if thinking:
+                start = put(THINK, branch, start, self.family == "qwen3")
+                start = put(f"{turn.thought}\n</think>\n\n", branch, start, True)
+            else:
+                start = put(NO_THINK, branch, start, False)
+            put(turn.answer + "<|im_end|>", branch, start, True)
 
         def thinks(turn):
             return rng.random() < think_share * THINK_FACTOR.get(turn.kind, 1)
@@ -194,17 +216,17 @@ class SampleEncoder:
         if talk.system is not None:
             trunk = put(f"<|im_start|>system\n{talk.system}<|im_end|>\n", 0, trunk, False)
         for number, turn in enumerate(talk.turns, start=1):
-            trunk = put(f"<|im_start|>user\n{turn.user}<|im_end|>\n", 0, trunk, False)
-            trunk = put(ASSISTANT, 0, trunk, False)
-            # With its think block first: <think> is predicted from the token that stands before it.
-            for thinking in [True, False] if thinks(turn) else [False]:
+            trunk = put(asking(turn), 0, trunk, False)
+            # The think block first: <think> is predicted from the token that stands before it.
+            last = number == len(talk.turns)
+            forms = [True, False] if thinks(turn) else [False]
+            for thinking in forms if last or not lean else []:
                 branch += 1
                 put_answer(turn, branch, trunk, thinking)
-            if number < len(talk.turns):
+            if not last:
                 trunk = put(f"{turn.answer}<|im_end|>\n", 0, trunk, False)
             for aside in turn.asides:
                 branch += 1
-                start = put(f"<|im_start|>user\n{aside.user}<|im_end|>\n{ASSISTANT}", branch,
-                            trunk, False)
+                start = put(asking(aside), branch, trunk, False)
                 put_answer(aside, branch, start, thinks(aside))
         return fields

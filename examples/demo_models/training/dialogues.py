@@ -49,6 +49,10 @@ WEIGHTS = {
 }
 
 
+# The shares of dialogues in which a name or a code is told and asked for.
+MEMORY = {"names": 0.143, "codes": 0.077}
+
+
 def draw(kind, rng, lang, held_out=False):
     """One turn of a kind whose key is held out, or is not."""
     while True:
@@ -58,12 +62,16 @@ def draw(kind, rng, lang, held_out=False):
 
 
 class Generator:
-    """An endless source of training dialogues; `ease` is the share of single questions in it."""
+    """An endless source of training dialogues; `ease` is the share of single questions in it.
 
-    def __init__(self, seed, weights=None, ease=0.0):
+    `weights` and `memory` change single values of WEIGHTS and MEMORY.
+    """
+
+    def __init__(self, seed, weights=None, memory=None, ease=0.0):
         self.rng = random.Random(seed)
         self.ease = ease
-        self.weights = dict(WEIGHTS if weights is None else weights)
+        self.weights = {**WEIGHTS, **(weights or {})}
+        self.memories = {**MEMORY, **(memory or {})}
 
     def _lang(self):
         return "zh" if self.rng.random() < 0.45 else "en"
@@ -131,9 +139,9 @@ class Generator:
                                    rng.choice([0, 20, 60, 100]))
             return Dialogue(self.system(lang) if rng.random() < 0.5 else None,
                             [self.filler(lang)])
-        draw_kind = rng.random()
-        if draw_kind < 0.22:
-            what = "names" if rng.random() < 0.65 else "codes"
+        share = sum(self.memories.values())
+        if rng.random() < share:
+            what = "names" if rng.random() * share < self.memories["names"] else "codes"
             shape = rng.random()
             if shape < 0.12:
                 distance = 0

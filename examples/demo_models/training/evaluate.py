@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Greedy accuracy per kind on held-out questions, with the exported bfloat16 weights.
 
-    python evaluate.py ../qwen3                          both modes, fresh held-out questions
-    python evaluate.py ../qwen3 --questions FILE         the questions of a JSON file
-    python evaluate.py ../qwen3 --ask "What is 3 + 4?"   one question, both modes
+    python evaluate.py ../qwen3_5                        both modes, fresh held-out questions
+    python evaluate.py ../qwen3_5 --questions FILE         the questions of a JSON file
+    python evaluate.py ../qwen3_5 --ask "What is 3 + 4?"   one question, both modes
 """
 
 import argparse
@@ -12,7 +12,8 @@ import json
 import torch
 
 from chat import load_tokenizer, render_prompt
-from model import load_model
+from checkpoints import family_of, load_model
+from generation import generate
 from questions import KINDS, held_out, is_right
 
 LIMIT = 256
@@ -21,13 +22,14 @@ LIMIT = 256
 def answers(model, tokenizer, questions, batch=24):
     """The greedy continuation of every question as (thought, answer) texts."""
     stop = {tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")}
-    prompts = [tokenizer.encode(render_prompt(q["messages"], q["enable_thinking"]),
-                                add_special_tokens=False).ids for q in questions]
+    family = family_of(model.config)
+    texts = [render_prompt(q["messages"], q["enable_thinking"], family) for q in questions]
+    prompts = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     texts = [None] * len(prompts)
     for begin in range(0, len(order), batch):
         rows = order[begin:begin + batch]
-        for row, ids in zip(rows, model.generate([prompts[i] for i in rows], stop, LIMIT)):
+        for row, ids in zip(rows, generate(model, [prompts[i] for i in rows], stop, LIMIT)):
             texts[row] = tokenizer.decode(ids, skip_special_tokens=False)
     return [split_thought(text) for text in texts]
 

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plain PyTorch version of the Qwen3 network, for training and for evaluation."""
 
-import json
-import os
-
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -58,6 +54,14 @@ def rotate(x, cos, sin):
     half = x.shape[-1] // 2
     turned = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
     return x * cos + turned * sin
+
+
+def rotation_tables(size, theta, positions):
+    """Cosines and sines [positions, size] of the angles by which `size` dimensions turn."""
+    rates = float(theta) ** (-torch.arange(size // 2, dtype=torch.float64) / (size // 2))
+    angles = torch.arange(positions, dtype=torch.float64)[:, None] * rates
+    angles = torch.cat([angles, angles], dim=-1)
+    return [table.to(torch.get_default_dtype()) for table in (angles.cos(), angles.sin())]
 
 
 class Attention(nn.Module):
@@ -123,18 +127,15 @@ class Backbone(nn.Module):
         self.embed_tokens = nn.Embedding(c["vocab_size"], c["hidden_size"])
         self.layers = nn.ModuleList(Layer(c) for _ in range(c["num_hidden_layers"]))
         self.norm = RMSNorm(c["hidden_size"], c["rms_norm_eps"])
-        half = c["head_dim"] // 2
-        rates = float(c["rope_theta"]) ** (-torch.arange(half, dtype=torch.float64) / half)
-        angles = torch.arange(c["max_position_embeddings"], dtype=torch.float64)[:, None] * rates
-        angles = torch.cat([angles, angles], dim=-1)
-        self.register_buffer("cos", angles.cos().float(), persistent=False)
-        self.register_buffer("sin", angles.sin().float(), persistent=False)
+        cos, sin = rotation_tables(c["head_dim"], c["rope_theta"], c["max_position_embeddings"])
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
 
-    def forward(self, ids, positions, mask, caches=None):
+    def forward(self, ids, positions, paths, caches=None):
         h = self.embed_tokens(ids)
         cos, sin = self.cos[positions][:, :, None, :], self.sin[positions][:, :, None, :]
         for i, layer in enumerate(self.layers):
-            h = layer(h, cos, sin, mask, None if caches is None else caches[i])
+            h = layer(h, cos, sin, paths.mask, None if caches is None else caches[i])
         return self.norm(h)
 
 
@@ -153,75 +154,3 @@ class Qwen3(nn.Module):
     def logits(self, hidden):
         """The output matrix is the embedding."""
         return F.linear(hidden, self.model.embed_tokens.weight)
-
-    @torch.no_grad()
-    def generate(self, prompts, stop_ids, limit):
-        """Greedy continuations of several prompts (lists of ids) at once."""
-        longest = max(len(p) for p in prompts)
-        pads = torch.tensor([longest - len(p) for p in prompts])
-        ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
-        columns = torch.arange(longest)
-        real = columns[None, :] >= pads[:, None]
-        causal = columns[None, :] <= columns[:, None]
-        mask = causal[None] & real[:, None, :]
-        mask |= torch.eye(longest, dtype=torch.bool)[None]
-        positions = (columns[None, :] - pads[:, None]).clamp(min=0)
-        caches = [[] for _ in self.model.layers]
-        hidden = self.model(ids, positions, mask[:, None], caches)[:, -1]
-        outputs = [[] for _ in prompts]
-        running = [True] * len(prompts)
-        length = longest
-        for _ in range(limit):
-            best = self.logits(hidden).argmax(-1)
-            for i, token in enumerate(best.tolist()):
-                if running[i] and token in stop_ids:
-                    running[i] = False
-                if running[i]:
-                    outputs[i].append(token)
-            if not any(running) or length + 1 > self.config["max_position_embeddings"]:
-                break
-            real = torch.cat([real, torch.ones(len(prompts), 1, dtype=torch.bool)], dim=1)
-            hidden = self.model(best[:, None], (length - pads)[:, None], real[:, None, None],
-                                caches)[:, -1]
-            length += 1
-        return outputs
-
-
-# --------------------------------------------------------------------------- safetensors
-
-def save_safetensors(model, path):
-    """Writes the weights in bfloat16, in name order, through a temporary file."""
-    header, blobs, offset = {"__metadata__": {"format": "pt"}}, [], 0
-    for name, weight in sorted(model.state_dict().items()):
-        blob = weight.detach().to(torch.bfloat16).contiguous().view(torch.int16).numpy().tobytes()
-        header[name] = {"dtype": "BF16", "shape": list(weight.shape),
-                        "data_offsets": [offset, offset + len(blob)]}
-        blobs.append(blob)
-        offset += len(blob)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path + ".tmp", "wb") as out:
-        out.write(len(text).to_bytes(8, "little") + text)
-        for blob in blobs:
-            out.write(blob)
-    os.replace(path + ".tmp", path)
-
-
-def load_model(folder):
-    """Reads config.json and model.safetensors as written by `save_safetensors`."""
-    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        config = json.load(file)
-    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-        data = file.read()
-    weights = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        begin, end = entry["data_offsets"]
-        raw = np.frombuffer(data[begin:end], dtype=np.int16).copy()
-        weights[name] = torch.from_numpy(raw).view(torch.bfloat16).float().view(entry["shape"])
-    model = Qwen3(config)
-    model.load_state_dict(weights)
-    return model.eval()

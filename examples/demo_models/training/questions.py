@@ -8,6 +8,7 @@
 
 import argparse
 import copy
+import itertools
 import json
 import random
 import re
@@ -114,21 +115,23 @@ def _dialogue(source, kind, lang):
     return Dialogue(source.system(lang), turns)
 
 
-def held_out(kind, count, seed=7, thinking=False, seen=Seen()):
-    """`count` evaluation questions of a kind that training can never have seen."""
-    source = Generator(f"{seed}|{kind}|{thinking}")
-    questions, keys = [], set()
-    for _ in range(300 * count):
+def held_out_dialogues(kind, source, draws, seen=Seen()):
+    """Dialogues of a generator whose last question training can never have seen, each another one."""
+    keys = set()
+    for _ in range(draws):
         talk = _dialogue(source, kind, "zh" if source.rng.random() < 0.45 else "en")
         last = talk.turns[-1]
         known = kind in WORDED_KINDS and _wording(last.user) in seen.wordings(kind)
         if known or last.key in keys or not last.expect:
             continue
         keys.add(last.key)
-        questions.append(question_of(talk, thinking))
-        if len(questions) == count:
-            break
-    return questions
+        yield talk
+
+
+def held_out(kind, count, seed=7, thinking=False):
+    """`count` evaluation questions of a kind that training can never have seen."""
+    talks = held_out_dialogues(kind, Generator(f"{seed}|{kind}|{thinking}"), 300 * count)
+    return [question_of(talk, thinking) for talk in itertools.islice(talks, count)]
 
 
 def all_questions(count):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the demo model on endless synthetic dialogues, on the CPU.
+"""Trains a demo model on endless synthetic dialogues, on the CPU.
 
-    python train.py --out ../qwen3 --minutes 70
+    python train.py --family qwen3 --out ../qwen3 --minutes 150
+    python train.py --family qwen3_5 --out ../qwen3_5 --minutes 95 --embedding-from ../qwen3
+    python train.py --family qwen3_5 --out ../qwen3_5 --minutes 8 --resume ../qwen3_5 --only-mtp
 
 Several single-threaded workers share the work: each computes gradients of its own batch, and
 the gradients are averaged once a step. On a busy machine this is faster than one process with
@@ -13,105 +15,43 @@ last part of the time. A checkpoint (bfloat16 safetensors) is written every few 
 """
 
 import argparse
+import json
 import math
 import os
-import random
 import time
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+import hybrid
+import model as plain
+from batches import Batches
 from chat import SampleEncoder, load_tokenizer, write_json
-from dialogues import Generator
-from model import Qwen3, load_model, make_config, save_safetensors
-
-BUCKETS = [32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 1408]
+from checkpoints import load_model, read_safetensors, save_safetensors
+from optimizers import Optimizer, schedule
 
 
-class Batches:
-    """Batches of samples of similar length, about `tokens` tokens each."""
-
-    def __init__(self, encoder, seed, tokens, think_share):
-        self.encoder, self.tokens, self.think_share = encoder, tokens, think_share
-        self.source = Generator(seed)
-        self.rng = random.Random(f"batches {seed}")
-        self.waiting = {size: [] for size in BUCKETS}
-        self.ready = []
-
-    def _refill(self):
-        while len(self.ready) < 16:
-            sample = self.encoder.sample(self.source.dialogue(), self.rng, self.think_share)
-            size = next((b for b in BUCKETS if b >= len(sample[0])), None)
-            if size is None:
-                continue
-            group = self.waiting[size]
-            group.append(sample)
-            if len(group) >= max(1, self.tokens // size):
-                self.ready.append((size, group))
-                self.waiting[size] = []
-        self.rng.shuffle(self.ready)
-
-    def next(self):
-        if not self.ready:
-            self._refill()
-        size, samples = self.ready.pop()
-        fields = np.zeros((4, len(samples), size), dtype=np.int64)
-        fields[2] = -1
-        for row, sample in enumerate(samples):
-            for field, values in enumerate(sample):
-                fields[field, row, :len(values)] = values
-        ids, positions, branches, loss = torch.from_numpy(fields)
-        visible = (branches[:, None, :] == 0) | (branches[:, None, :] == branches[:, :, None])
-        mask = visible & torch.ones(size, size, dtype=torch.bool).tril()
-        where = (loss[:, 1:] == 1).nonzero(as_tuple=True)
-        targets = ids[:, 1:][where]
-        return ids, positions, mask[:, None], where, targets
+def new_model(family, tokenizer):
+    """A model of a family with random weights."""
+    vocab = math.ceil(tokenizer.get_vocab_size() / 32) * 32
+    end, pad = tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")
+    if family == "qwen3":
+        return plain.Qwen3(plain.make_config(vocab, end, pad))
+    return hybrid.Qwen3_5(hybrid.make_config(vocab, pad))
 
 
-def schedule(progress, decay_from):
-    """The share of the peak learning rate at a progress between 0 and 1."""
-    warm = min(1.0, progress / 0.01 + 0.02)
-    return warm * min(1.0, max(0.0, (1 - progress) / (1 - decay_from)))
+@torch.no_grad()
+def take_embedding(model, folder):
+    """Starts from the embedding of another model with the same tokenizer."""
+    weights = read_safetensors(os.path.join(folder, "model.safetensors"))
+    model.model.embed_tokens.weight.copy_(weights["model.embed_tokens.weight"])
 
 
-def orthogonalised(matrices):
-    """Moves all singular values of a stack of matrices close to one (Newton-Schulz)."""
-    wide = matrices.shape[-2] <= matrices.shape[-1]
-    x = matrices if wide else matrices.transpose(-2, -1)
-    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    for _ in range(5):
-        square = x @ x.transpose(-2, -1)
-        x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
-    return x if wide else x.transpose(-2, -1)
-
-
-class Muon:
-    """Momentum with orthogonalised updates, of the size that AdamW's updates have."""
-
-    def __init__(self, weights, momentum=0.95, decay=0.05):
-        self.momentum, self.decay = momentum, decay
-        shapes = {}
-        for weight in weights:
-            shapes.setdefault(tuple(weight.shape), []).append(weight)
-        self.groups = [(group, torch.zeros(len(group), *shape))
-                       for shape, group in shapes.items()]
-
-    @torch.no_grad()
-    def step(self, rate):
-        for group, speed in self.groups:
-            gradient = torch.stack([w.grad for w in group])
-            speed.lerp_(gradient, 1 - self.momentum)
-            update = orthogonalised(gradient.lerp(speed, self.momentum))
-            size = 0.2 * max(speed.shape[1:]) ** 0.5
-            for weight, change in zip(group, update):
-                weight.mul_(1 - rate * self.decay).add_(change, alpha=-rate * size)
-
-
-def write_model_files(model, config, tokenizer, folder):
+def write_model_files(model, tokenizer, folder):
     """config.json, generation_config.json and the weights; each is replaced in one step."""
     end, pad = tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")
-    write_json(os.path.join(folder, "config.json"), config, indent=2)
+    write_json(os.path.join(folder, "config.json"), model.config, indent=2)
     write_json(os.path.join(folder, "generation_config.json"), {
         "bos_token_id": pad, "do_sample": True, "eos_token_id": [end, pad], "pad_token_id": pad,
         "temperature": 0.6, "top_k": 20, "top_p": 0.95, "transformers_version": "4.51.0",
@@ -119,41 +59,26 @@ def write_model_files(model, config, tokenizer, folder):
     save_safetensors(model, os.path.join(folder, "model.safetensors"))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", required=True, help="folder with tokenizer.json; gets the model")
-    parser.add_argument("--minutes", type=float, default=70)
-    parser.add_argument("--max-steps", type=int, default=10**9)
-    parser.add_argument("--tokens", type=int, default=2048, help="tokens in a batch of one worker")
-    parser.add_argument("--lr", type=float, default=3e-3)
-    parser.add_argument("--decay-from", type=float, default=0.6)
-    parser.add_argument("--think-share", type=float, default=0.4)
-    parser.add_argument("--ease", type=float, default=0.9,
-                        help="share of single questions at first; it falls to zero by half time")
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--intermediate", type=int, default=352)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1, help="threads of one worker")
-    parser.add_argument("--save-minutes", type=float, default=5)
-    parser.add_argument("--resume", help="folder of a checkpoint to start from")
-    args = parser.parse_args()
-
-    if args.workers == 1:
-        work(0, args)
-        return
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", str(29500 + os.getpid() % 1000))
-    torch.multiprocessing.spawn(work, (args,), nprocs=args.workers)
+def next_loss(model, batch):
+    """The loss of the trained tokens."""
+    ids, positions, paths, where, targets = batch
+    hidden = model.model(ids, positions, paths)
+    return F.cross_entropy(model.logits(hidden[where]), targets)
 
 
-def average_gradients(model, progress, rank, workers):
+def mtp_loss(model, batch):
+    """The loss of the trained tokens, each predicted one token earlier; only the head learns."""
+    ids, positions, paths, where, targets = batch
+    with torch.no_grad():
+        hidden = model.model(ids, positions, paths)
+    further = model.mtp_hidden(hidden, ids, positions, paths)
+    return F.cross_entropy(model.logits(further[where]), targets)
+
+
+def average_gradients(weights, progress, rank, workers):
     """Averages the gradients over the workers; returns the progress that worker 0 reports."""
     if workers == 1:
         return progress
-    weights = list(model.parameters())
     report = torch.tensor([progress * workers if rank == 0 else 0.0])
     flat = torch.cat([w.grad.view(-1) for w in weights] + [report])
     torch.distributed.all_reduce(flat)
@@ -165,60 +90,112 @@ def average_gradients(model, progress, rank, workers):
     return flat[-1].item()
 
 
+class Report:
+    """Prints what happens now and then, and says when a checkpoint is due."""
+
+    def __init__(self, save_minutes):
+        self.save_minutes = save_minutes
+        self.start = self.saved = self.logged = time.time()
+        self.losses, self.steps, self.tokens = [], 0, 0
+
+    def elapsed(self):
+        return time.time() - self.start
+
+    def step(self, loss, tokens, rate):
+        self.losses.append(loss)
+        self.steps += 1
+        self.tokens += tokens
+        if time.time() - self.logged > 20:
+            print(f"{self.elapsed():6.0f}s step {self.steps} loss {np.mean(self.losses):.4f} "
+                  f"rate {rate:.5f} {self.tokens / self.elapsed():.0f} tokens/s", flush=True)
+            self.logged, self.losses = time.time(), []
+
+    def save_now(self):
+        due = time.time() - self.saved > self.save_minutes * 60
+        self.saved = time.time() if due else self.saved
+        return due
+
+
+def start_model(args, tokenizer):
+    """The model to train and, by name, those of its weights that learn."""
+    model = load_model(args.resume).train() if args.resume else new_model(args.family, tokenizer)
+    if args.embedding_from:
+        take_embedding(model, args.embedding_from)
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(name.startswith("mtp.") == args.only_mtp)
+    return model, [(n, w) for n, w in model.named_parameters() if w.requires_grad]
+
+
 def work(rank, args):
     """The training loop of one worker; worker 0 reports and writes checkpoints."""
     torch.set_num_threads(args.threads)
+    torch.set_flush_denormal(True)
     if args.workers > 1:
         torch.distributed.init_process_group("gloo", rank=rank, world_size=args.workers)
     torch.manual_seed(args.seed)
     tokenizer = load_tokenizer(args.out)
-    vocab = math.ceil(tokenizer.get_vocab_size() / 32) * 32
-    config = make_config(vocab, tokenizer.token_to_id("<|im_end|>"),
-                         tokenizer.token_to_id("<|endoftext|>"), layers=args.layers,
-                         hidden=args.hidden, heads=args.heads, kv_heads=args.heads // 2,
-                         intermediate=args.intermediate)
-    model = load_model(args.resume).train() if args.resume else Qwen3(config)
-    config = model.config
-    inner = [w for n, w in model.named_parameters() if w.dim() == 2 and "embed" not in n]
-    outer = [w for n, w in model.named_parameters() if w.dim() != 2 or "embed" in n]
-    muon = Muon(inner)
-    adam = torch.optim.AdamW(outer, lr=args.lr, betas=(0.9, 0.97), eps=1e-9, weight_decay=0.0)
-    batches = Batches(SampleEncoder(tokenizer), f"{args.seed} {rank}", args.tokens,
-                      args.think_share)
+    model, learning = start_model(args, tokenizer)
+    weights = [w for _, w in learning]
+    optimizer = Optimizer(learning, args.lr)
+    batches = Batches(SampleEncoder(tokenizer, args.family), args, f"{args.seed} {rank}")
+    loss_of = mtp_loss if args.only_mtp else next_loss
     if rank == 0:
-        print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
+        print(f"{sum(w.numel() for w in weights)} parameters learn", flush=True)
 
-    start = saved = logged = time.time()
-    total, losses, seen, step, progress = args.minutes * 60, [], 0, 0, 0.0
+    report, progress = Report(args.save_minutes), 0.0
     while progress < 1:
         batches.source.ease = args.ease * max(0.0, 1 - progress / 0.5)
-        ids, positions, mask, where, targets = batches.next()
-        hidden = model.model(ids, positions, mask)
-        loss = F.cross_entropy(model.logits(hidden[where]), targets)
+        batch = batches.next()
+        loss = loss_of(model, batch)
         model.zero_grad()
         loss.backward()
-        progress = (time.time() - start) / total if step + 1 < args.max_steps else 1.0
-        progress = average_gradients(model, progress, rank, args.workers)
-        rate = args.lr * schedule(progress, args.decay_from)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for group in adam.param_groups:
-            group["lr"] = rate
-        adam.step()
-        muon.step(rate)
-        step += 1
-        seen += ids.numel() * args.workers
-        losses.append(loss.item())
-        now = time.time()
-        if rank == 0 and now - logged > 20:
-            print(f"{now - start:6.0f}s step {step} loss {np.mean(losses):.4f} lr {rate:.5f} "
-                  f"{seen / (now - start):.0f} tokens/s", flush=True)
-            logged, losses = now, []
-        if rank == 0 and now - saved > args.save_minutes * 60:
-            write_model_files(model, config, tokenizer, args.out)
-            saved = now
+        last = report.steps + 1 >= args.max_steps
+        progress = 1.0 if last else report.elapsed() / (args.minutes * 60)
+        progress = average_gradients(weights, progress, rank, args.workers)
+        share = schedule(progress, args.decay_from)
+        optimizer.step(share)
+        report.step(loss.item(), batch[0].numel() * args.workers, args.lr * share)
+        if rank == 0 and report.save_now():
+            write_model_files(model, tokenizer, args.out)
     if rank == 0:
-        write_model_files(model, config, tokenizer, args.out)
-        print(f"done after {time.time() - start:.0f}s, {step} steps, {seen} tokens", flush=True)
+        write_model_files(model, tokenizer, args.out)
+        print(f"done after {report.elapsed():.0f}s, {report.steps} steps, {report.tokens} tokens",
+              flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--family", choices=["qwen3", "qwen3_5"], default="qwen3")
+    parser.add_argument("--out", required=True, help="folder with tokenizer.json; gets the model")
+    parser.add_argument("--minutes", type=float, default=70)
+    parser.add_argument("--max-steps", type=int, default=10**9)
+    parser.add_argument("--tokens", type=int, default=2048, help="tokens in a batch of one worker")
+    parser.add_argument("--longest", type=int, default=1408, help="longest sample")
+    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--decay-from", type=float, default=0.6)
+    parser.add_argument("--think-share", type=float, default=0.4)
+    parser.add_argument("--ease", type=float, default=0.9,
+                        help="share of single questions at first; it falls to zero by half time")
+    parser.add_argument("--weights", type=json.loads,
+                        help="other weights of kinds of turns, as JSON")
+    parser.add_argument("--memory", type=json.loads,
+                        help="other shares of dialogues that ask for names and codes, as JSON")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="threads of one worker")
+    parser.add_argument("--save-minutes", type=float, default=5)
+    parser.add_argument("--resume", help="folder of a checkpoint to start from")
+    parser.add_argument("--embedding-from", help="folder of a model whose embedding to start from")
+    parser.add_argument("--only-mtp", action="store_true",
+                        help="train only the multi-token-prediction head of a finished model")
+    args = parser.parse_args()
+
+    if args.workers == 1:
+        work(0, args)
+        return
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", str(29500 + os.getpid() % 1000))
+    torch.multiprocessing.spawn(work, (args,), nprocs=args.workers)
 
 
 if __name__ == "__main__":
