@@ -153,7 +153,18 @@ class LogitsPrinter {
   const char* separator_ = "";
 };
 
-/// Runs the multi-token-prediction head over all ids; the last is followed by `next`.
+/// Throws `unsupported` or `bad_tensor` unless there is a multi-token-prediction head.
+template <class Network>
+void require_head(const Network& network, const ql::Checkpoint& files) {
+  if constexpr (std::is_base_of_v<ql::Qwen3_5Family, typename Network::Shape>) {
+    (void)ql::Mtp<Network>(network, files);
+  } else {
+    throw ql::Error(ql::ErrorCode::unsupported, "--mtp", network.config().model_type,
+                    "a network with a head for multi-token prediction");
+  }
+}
+
+/// Runs the head, which is there, over all ids; the last is followed by `next`.
 template <class Network>
 void predict(const Network& network, const ql::Checkpoint& files, const LogitsRequest& request, int next,
              LogitsPrinter& printer) {
@@ -176,9 +187,6 @@ void predict(const Network& network, const ql::Checkpoint& files, const LogitsRe
         printer.print(*wanted, row, log_sum_exp(row));
       }
     }
-  } else {
-    throw ql::Error(ql::ErrorCode::unsupported, "--mtp", network.config().model_type,
-                    "a network with a head for multi-token prediction");
   }
 }
 
@@ -242,6 +250,7 @@ void show_logits(const Options& options) {
   const ql::Checkpoint files(options.directory);
   const programs::ProgramModel model = programs::open_model(files, bounded.run);
   const LogitsRequest request = checked_request(options, model.vocab_size());
+  if (options.mtp) model.visit([&](const auto& network) { require_head(network, files); });
   const auto count = static_cast<Index>(request.ids.size());
   auto session = model.new_session({.max_tokens = count});
   LogitsPrinter printer(options, request);

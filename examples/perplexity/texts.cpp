@@ -12,7 +12,7 @@ namespace perplexity {
 namespace {
 
 constexpr std::string_view answer_begins = "<|im_start|>assistant\n";
-constexpr std::string_view think_begins = "<think>";
+constexpr std::string_view think_begins = "<think>\n";
 constexpr std::string_view empty_block = "<think>\n\n</think>\n\n";
 constexpr std::string_view message_ends = "<|im_end|>";
 constexpr std::string_view conversation_ends = "<|endoftext|>";
@@ -32,14 +32,21 @@ void append(Text& text, const ql::Tokenizer& tokenizer, std::string_view piece, 
   text.scored.resize(text.ids.size(), scored ? 1 : 0);
 }
 
+/// What the prompt holds of an answer's think block: an empty one whole, and of others what the template of
+/// the family puts there.
+std::string_view given(const ql::Tokenizer& tokenizer, std::string_view answer) {
+  if (answer.substr(0, empty_block.size()) == empty_block) return empty_block;
+  return tokenizer.chat_template().family() == ql::ChatFamily::qwen3_5 ? think_begins : std::string_view();
+}
+
 Text conversation(const ql::Tokenizer& tokenizer, std::string_view content) {
   Text text;
   while (!content.empty()) {
     append(text, tokenizer, cut_off(content, answer_begins), false);
     if (content.substr(0, think_begins.size()) != think_begins) continue;
-    if (content.substr(0, empty_block.size()) == empty_block) {
-      append(text, tokenizer, cut_off(content, empty_block), false);
-    }
+    const std::string_view opening = given(tokenizer, content);
+    append(text, tokenizer, opening, false);
+    content.remove_prefix(opening.size());
     append(text, tokenizer, cut_off(content, message_ends), true);
   }
   return text;

@@ -42,8 +42,8 @@ inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = tru
       ->group(group)
       ->check(one_of({"bf16", "f32", "none"}));
   app.add_option("--weights", options.weights,
-                 "quantise weights while opening: int8, int4, or with a group: int8:row, int4:32, "
-                 "int4:64:zeros (default: as stored)")
+                 "quantise weights while opening: int8, int4, or with a group of 32, 64 or 128: int4:32, "
+                 "int4:64:zeros, int8:row (default: as stored)")
       ->group(group)
       ->check(a_weight_format());
   app.add_option("--embedding-weights", options.embedding_weights,

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <qwenlite/kernels/quantised.hpp>
 
@@ -34,8 +35,9 @@ inline std::optional<qwenlite::WeightFormat> weight_format(std::string_view text
     const char* const end = group.data() + group.size();
     if (group == "row") {
       format.group = 0;
-    } else if (std::from_chars(group.data(), end, format.group).ptr != end || format.group == 0) {
-      return {};
+    } else {
+      const auto [stop, error] = std::from_chars(group.data(), end, format.group);
+      if (error != std::errc() || stop != end || format.group == 0) return {};
     }
   }
   if (!text.empty()) {
@@ -50,7 +52,9 @@ inline CLI::Validator a_weight_format() {
   const auto check = [](const std::string& text) -> std::string {
     if (weight_format(text)) return {};
     return "found '" + text +
-           "', expected bf16, int8 or int4, or with a group such as int8:row, int4:32 or int4:64:zeros";
+           "', expected bf16, int8 or int4, or with a group of 32, 64 or 128 as in int4:32 or int4:64:zeros, "
+           "or "
+           "int8:row";
   };
   return CLI::Validator(check, "");
 }

@@ -173,6 +173,8 @@ TEST_CASE("perplexity tells what is wrong with its arguments") {
                     "--stride: found 8, expected less than the window's 8");
   check_usage_error("perplexity", {demo(), "--text", text, "--reference-weights", "int4:7"},
                     "found 'int4:7'");
+  check_usage_error("perplexity", {demo(), "--text", text, "--weights", "int4:99999999999999999999"},
+                    "found 'int4:9999");
 }
 
 TEST_CASE("perplexity tells what is wrong with its files") {

@@ -2,6 +2,7 @@
 //
 // Rounding to nearest: every element against the best there is, found by trying all; known groups by hand;
 // the clipping search against a search of its own; and the same planes on any threads and kernels.
+#include <algorithm>
 #include <cmath>
 
 #include <qwenlite/quantize/round_to_nearest.hpp>
@@ -120,14 +121,13 @@ TEST_CASE("round to nearest: zeros, tiny and one-sided groups stay what they are
     INFO(to_string(f));
     const std::vector<float> zeros(200, 0.0F);
     const ql::QuantisedMatrix none = quantised(view_of(zeros, 1), f);
-    const std::vector<float> tiny(200, 1e-12F);  // below what a float16 scale can say
-    const ql::QuantisedMatrix lost = quantised(view_of(tiny, 1), f);
-    const std::vector<float> negative(200, -0.25F);
-    const ql::QuantisedMatrix below = quantised(view_of(negative, 1), f);
+    std::vector<float> rows(400, -0.25F);  // the second is below what a float16 scale can say
+    std::fill(rows.begin() + 200, rows.end(), 1e-12F);
+    const ql::QuantisedMatrix both = quantised(view_of(rows, 2), f);
     for (Index i = 0; i < 200; ++i) {
       CHECK(decode(none.view(), 0, i) == 0.0F);
-      CHECK(std::abs(decode(lost.view(), 0, i)) <= 1e-12F);
-      CHECK(decode(below.view(), 0, i) == Approx(-0.25).epsilon(1e-3));
+      CHECK(decode(both.view(), 0, i) == Approx(-0.25).epsilon(1e-3));
+      CHECK(std::abs(decode(both.view(), 1, i)) <= 1e-12F);
     }
   }
 }
@@ -184,6 +184,23 @@ TEST_CASE("round to nearest: the same planes on any threads, kernels and stored 
                           expected));
       }
     }
+  }
+}
+
+TEST_CASE("round to nearest: a matrix that would become nothing is refused, small parts are not") {
+  for (const WeightFormat& f : formats()) {
+    INFO(to_string(f));
+    std::vector<float> values(600, 1e-10F);
+    try {
+      (void)quantised(view_of(values, 2), f);
+      FAIL("no error");
+    } catch (const ql::Error& e) {
+      CHECK(e.code() == ql::ErrorCode::bad_tensor);
+      CHECK_THAT(std::string(e.what()), has_text("all too small"));
+    }
+    CHECK_NOTHROW(quantised(view_of(std::vector<float>(600, 0.0F), 2), f));
+    values[7] = 0.5F;
+    CHECK_NOTHROW(quantised(view_of(values, 2), f));
   }
 }
 

@@ -76,30 +76,54 @@ struct Steps {
   return sum;
 }
 
-/// Rounds a row of float32. `numbers` has room for whole blocks. False when a number cannot be rounded.
-[[nodiscard]] inline bool round_row(const float* values, Index r, const WeightFormat& format, bool search,
-                                    const QuantisedMatrix& out, std::uint8_t* numbers) {
+/// Whether the largest scale of a matrix is so small that float16 holds less than six bits of it, or none
+/// (`vanished`: a group that is not all zero has scale 0). A few such groups in a matrix of larger ones do no
+/// harm.
+[[nodiscard]] inline bool scales_too_small(const QuantisedMatrix& matrix, bool vanished) noexcept {
+  const WeightView& w = matrix.view();
+  const Index count = w.rows * ceil_div(w.cols, w.planes.group);
+  int largest = 0;
+  for (Index i = 0; i < count; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, w.planes.scales + 2 * i, 2);
+    largest = std::max(largest, bits & 0x7FFF);  // magnitudes ascend as their bits do
+  }
+  return largest < 64 && (largest > 0 || vanished);
+}
+
+/// What became of a row.
+struct RowRounding {
+  bool finite = true;     ///< false: a number cannot be rounded
+  bool vanished = false;  ///< a group that is not all zero got scale 0
+};
+
+/// Rounds a row of float32. `numbers` has room for whole blocks.
+[[nodiscard]] inline RowRounding round_row(const float* values, Index r, const WeightFormat& format,
+                                           bool search, const QuantisedMatrix& out, std::uint8_t* numbers) {
   const WeightView& w = out.view();
-  bool finite = true;
+  RowRounding row;
   for (Index first = 0, g = 0; first < w.cols; first += w.planes.group, ++g) {
     const Index count = std::min(w.planes.group, w.cols - first);
     const std::span<const float> group(values + first, static_cast<std::size_t>(count));
     const GroupRounding chosen = choose_rounding(group, format, search);
-    finite = finite && std::isfinite(static_cast<float>(chosen.scale));
+    row.finite = row.finite && std::isfinite(static_cast<float>(chosen.scale));
     out.set_group(r, g, chosen.scale, chosen.zero);
     const Steps steps(chosen, w.format);
     float check = 0;  // NaN as soon as an element is none or infinite
+    bool zero = true;
     for (Index i = 0; i < count; ++i) {
       const float v = values[first + i];
       check += v * 0;
+      zero = zero && v == 0;
       numbers[first + i] = static_cast<std::uint8_t>(steps.nearest(v));
     }
-    finite = finite && check == 0;
+    row.finite = row.finite && check == 0;
+    row.vanished = row.vanished || (!zero && static_cast<float>(chosen.scale) == 0);
     const Index end = std::min(first + w.planes.group, round_up(w.cols, quantised_block));
     std::fill(numbers + first + count, numbers + end, static_cast<std::uint8_t>(chosen.zero));
   }
   out.set_row(r, numbers);
-  return finite;
+  return row;
 }
 
 }  // namespace rounding
@@ -141,7 +165,8 @@ QWENLITE_INLINE void QuantisedMatrix::set_row(Index r, const std::uint8_t* numbe
 
 QWENLITE_INLINE void refuse_to_quantise(const WeightFormat& format) {
   throw Error(ErrorCode::bad_tensor, {"quantising to ", name_of(format.format)},
-              "an element that is not finite, or too large for a float16 scale", "finite weights");
+              "elements that are not finite, or too large or all too small for a float16 scale",
+              "weights of ordinary size");
 }
 
 QWENLITE_INLINE QuantisedMatrix round_to_nearest(const WeightView& stored, const WeightFormat& format,
@@ -152,6 +177,7 @@ QWENLITE_INLINE QuantisedMatrix round_to_nearest(const WeightView& stored, const
   const Index worker_bytes = padded * 5;  // a row in float32, and its numbers
   const AlignedBuffer memory(worker_bytes * executor.concurrency());
   std::atomic<bool> finite{true};
+  std::atomic<bool> vanished{false};
   constexpr Index strip = 16;
   auto task = [&](Index i, int worker) {
     std::byte* const own = memory.data() + worker * worker_bytes;
@@ -159,11 +185,13 @@ QWENLITE_INLINE QuantisedMatrix round_to_nearest(const WeightView& stored, const
     auto* const numbers = reinterpret_cast<std::uint8_t*>(own + padded * 4);
     for (Index r = i * strip; r < std::min(stored.rows, (i + 1) * strip); ++r) {
       table.decode_row(stored.format, stored.row(r), stored.cols, values);
-      if (!rounding::round_row(values, r, format, search, out, numbers)) finite = false;
+      const rounding::RowRounding row = rounding::round_row(values, r, format, search, out, numbers);
+      if (!row.finite) finite = false;
+      if (row.vanished) vanished = true;
     }
   };
   executor.run(ceil_div(stored.rows, strip), TaskRef(task));
-  if (!finite) refuse_to_quantise(format);
+  if (!finite || rounding::scales_too_small(out, vanished)) refuse_to_quantise(format);
   return out;
 }
 

@@ -69,7 +69,8 @@ struct GroupRounding {
 [[noreturn]] void refuse_to_quantise(const WeightFormat& format);
 
 /// Quantises a stored matrix, row by row on the threads of `executor`. `decode` is decode_row() of a kernel
-/// table. Throws `bad_tensor` when an element is not finite, or too large for a float16 scale.
+/// table. Throws `bad_tensor` when an element is not finite, or too large for a float16 scale, and when all
+/// are too small for one.
 [[nodiscard]] QuantisedMatrix round_to_nearest(const WeightView& stored, const WeightFormat& format,
                                                const kernels::KernelTable& table, Executor& executor,
                                                bool search = false);
