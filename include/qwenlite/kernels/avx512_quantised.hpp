@@ -9,7 +9,7 @@
 // once, and a permutation looks them up.
 #pragma once
 
-#include <qwenlite/kernels/avx512.hpp>
+#include <qwenlite/kernels/avx512_matmul.hpp>
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
