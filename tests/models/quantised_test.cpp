@@ -163,8 +163,10 @@ TEST_CASE("quantised networks compute with the numbers that were rounded to") {
         options.weights = weights;
         const Rows found = rows(ql::open(checkpoint_path(name), options));
         // Float32 products of the same numbers, in other shapes of the same chains; sums differ where the
-        // other network's products run on tiles.
-        CHECK(largest_difference(found, expected) < 2e-5 * largest(expected));
+        // other network's products run on tiles. A table without quantised products of its own takes the
+        // plain ones, whose sums go in another order; the layers with recurrent state enlarge that.
+        const bool own_chains = std::string_view(table->name).substr(0, 4) != "neon";
+        CHECK(largest_difference(found, expected) < (own_chains ? 2e-5 : 5e-4) * largest(expected));
         CHECK(largest_difference(found, stored) > 1e-4 * largest(expected));  // and it is another network
       }
     }
