@@ -26,7 +26,8 @@ struct Text {
 
 /// Conversations in the chat layout, each ended by <|endoftext|> or the end of the file. What is scored of
 /// one are the answers that begin with a think block: all that the model writes of them, that is, without an
-/// empty block, and without the opening of others where the chat template gives it. The rest, and so every bare answer of an earlier turn, is context.
+/// empty block, and without the opening of others where the chat template gives it. The rest, and so every
+/// bare answer of an earlier turn, is context.
 [[nodiscard]] std::vector<Text> conversations(const qwenlite::Tokenizer& tokenizer, std::string_view content);
 
 /// Leaves out all after the first `most` tokens.
