@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <iomanip>
 #include <iostream>
 #include <sys/resource.h>
@@ -153,40 +154,40 @@ class LogitsPrinter {
   const char* separator_ = "";
 };
 
-/// Throws `unsupported` or `bad_tensor` unless there is a multi-token-prediction head.
+/// Runs a multi-token-prediction head over all ids; the last is followed by `next`.
 template <class Network>
-void require_head(const Network& network, const ql::Checkpoint& files) {
-  if constexpr (std::is_base_of_v<ql::Qwen3_5Family, typename Network::Shape>) {
-    (void)ql::Mtp<Network>(network, files);
-  } else {
-    throw ql::Error(ql::ErrorCode::unsupported, "--mtp", network.config().model_type,
-                    "a network with a head for multi-token prediction");
+void predict(const Network& network, const ql::Mtp<Network>& head, const LogitsRequest& request, int next,
+             LogitsPrinter& printer) {
+  const auto count = static_cast<Index>(request.ids.size());
+  std::vector<int> following(request.ids.begin() + 1, request.ids.end());
+  following.push_back(next);
+  auto session = network.new_session({.max_tokens = count});
+  typename ql::Mtp<Network>::Session own(head, count);
+  auto wanted = request.positions.begin();
+  for (Index first = 0; first < count; first += network.chunk()) {
+    const auto rows = at(std::min(network.chunk(), count - first));
+    const auto hidden =
+        network.hidden(session, std::span(request.ids).subspan(at(first), rows), ql::Logits::all);
+    const auto results = head.forward(own, hidden, std::span(following).subspan(at(first), rows));
+    for (; wanted != request.positions.end() && *wanted < first + hidden.rows(); ++wanted) {
+      const float* logits = results.logits.data() + (*wanted - first) * results.logits.outerStride();
+      const std::span<const float> row(logits, at(network.vocab_size()));
+      printer.print(*wanted, row, log_sum_exp(row));
+    }
   }
 }
 
-/// Runs the head, which is there, over all ids; the last is followed by `next`.
+/// What does that for a network of any family. Throws `unsupported` or `bad_tensor` when there is no head.
 template <class Network>
-void predict(const Network& network, const ql::Checkpoint& files, const LogitsRequest& request, int next,
-             LogitsPrinter& printer) {
+std::function<void(int next)> predictor(const Network& network, const ql::Checkpoint& files,
+                                        const LogitsRequest& request, LogitsPrinter& printer) {
   if constexpr (std::is_base_of_v<ql::Qwen3_5Family, typename Network::Shape>) {
-    const ql::Mtp<Network> head(network, files);
-    const auto count = static_cast<Index>(request.ids.size());
-    std::vector<int> following(request.ids.begin() + 1, request.ids.end());
-    following.push_back(next);
-    auto session = network.new_session({.max_tokens = count});
-    typename ql::Mtp<Network>::Session own(head, count);
-    auto wanted = request.positions.begin();
-    for (Index first = 0; first < count; first += network.chunk()) {
-      const auto rows = at(std::min(network.chunk(), count - first));
-      const auto hidden =
-          network.hidden(session, std::span(request.ids).subspan(at(first), rows), ql::Logits::all);
-      const auto results = head.forward(own, hidden, std::span(following).subspan(at(first), rows));
-      for (; wanted != request.positions.end() && *wanted < first + hidden.rows(); ++wanted) {
-        const float* logits = results.logits.data() + (*wanted - first) * results.logits.outerStride();
-        const std::span<const float> row(logits, at(network.vocab_size()));
-        printer.print(*wanted, row, log_sum_exp(row));
-      }
-    }
+    return [network, head = ql::Mtp<Network>(network, files), &request, &printer](int next) {
+      predict(network, head, request, next, printer);
+    };
+  } else {
+    throw ql::Error(ql::ErrorCode::unsupported, "--mtp", network.config().model_type,
+                    "a network with a head for multi-token prediction");
   }
 }
 
@@ -250,10 +251,14 @@ void show_logits(const Options& options) {
   const ql::Checkpoint files(options.directory);
   const programs::ProgramModel model = programs::open_model(files, bounded.run);
   const LogitsRequest request = checked_request(options, model.vocab_size());
-  if (options.mtp) model.visit([&](const auto& network) { require_head(network, files); });
   const auto count = static_cast<Index>(request.ids.size());
   auto session = model.new_session({.max_tokens = count});
   LogitsPrinter printer(options, request);
+  std::function<void(int next)> predictions;  // found out before anything is printed
+  if (options.mtp) {
+    predictions =
+        model.visit([&](const auto& network) { return predictor(network, files, request, printer); });
+  }
   auto wanted = request.positions.begin();
   double nll_sum = 0;
   int next = 0;  // greedy, after the last id
@@ -278,7 +283,7 @@ void show_logits(const Options& options) {
   printer.print_mean_nll(nll_sum);
   if (options.mtp) {
     printer.begin_predictions();
-    model.visit([&](const auto& network) { predict(network, files, request, next, printer); });
+    predictions(next);
   }
   printer.end();
 }
