@@ -125,4 +125,3 @@ inline void decode_row(Format format, const std::byte* row, Index n, float* out)
 #endif
 
 #include <qwenlite/kernels/avx512_attention.hpp>
-#include <qwenlite/kernels/avx512_quantised.hpp>

@@ -17,6 +17,9 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
+/// Told how far something is: bytes done, and bytes in all.
+using Progress = std::function<void(Index done, Index all)>;
+
 /// How a network runs. None of it changes results, except `precision`, `kernels`, `kv`, `weights` and
 /// `embedding_weights`.
 struct OpenOptions {
@@ -40,7 +43,7 @@ struct OpenOptions {
   std::optional<WeightFormat> embedding_weights = {};
   /// Called while weights are quantised: bytes done and bytes in all, equal in the last call. An exception
   /// ends the opening.
-  std::function<void(Index done, Index all)> progress = {};
+  Progress progress = {};
   /// Most rows that pass through the network together: scratch memory grows with it, and the weights are
   /// read once per so many tokens of a prompt.
   Index chunk = 512;

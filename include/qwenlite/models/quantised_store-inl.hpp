@@ -32,16 +32,14 @@ QWENLITE_INLINE WeightView QuantisedStore::prepared(std::string_view name, const
   } catch (const Error& e) {
     throw Error(e.code(), {"tensor ", in_quotes(name), ": ", e.what()});
   }
-  const Index source = stored.rows * stored.row_bytes();
   bytes_ += matrices_.back().bytes();
-  source_bytes_ += source;
-  done_ += source;
-  if (progress_) progress_(std::min(done_, all_), all_);
+  source_bytes_ += stored.rows * stored.row_bytes();
+  if (progress_) progress_(std::min(source_bytes_, all_), all_);
   return matrices_.back().view();
 }
 
 QWENLITE_INLINE void QuantisedStore::finish() {
-  if (progress_ && done_ > 0 && done_ != all_) progress_(all_, all_);
+  if (progress_ && source_bytes_ > 0 && source_bytes_ != all_) progress_(all_, all_);
   progress_ = {};
   executor_.reset();
 }

@@ -6,7 +6,6 @@
 // are dropped at once: opening needs the memory of the result and of one matrix, not of the checkpoint.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,9 +15,6 @@
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
-
-/// Bytes done, and bytes in all.
-using Progress = std::function<void(Index done, Index all)>;
 
 /// The matrices of a network that were quantised.
 class QuantisedStore final : public MatrixStore {
@@ -34,10 +30,9 @@ class QuantisedStore final : public MatrixStore {
   void finish();
 
   [[nodiscard]] Index tensors() const noexcept { return static_cast<Index>(matrices_.size()); }
-  [[nodiscard]] Index bytes() const noexcept { return bytes_; }  ///< of the quantised matrices
-  [[nodiscard]] Index source_bytes() const noexcept {
-    return source_bytes_;
-  }  ///< of what they were made from
+  /// Of the quantised matrices, and of what they were made from.
+  [[nodiscard]] Index bytes() const noexcept { return bytes_; }
+  [[nodiscard]] Index source_bytes() const noexcept { return source_bytes_; }
   /// "int4 in groups of 64, embedding int8 in groups of 128"; empty when nothing was quantised.
   [[nodiscard]] std::string description() const;
 
@@ -50,7 +45,6 @@ class QuantisedStore final : public MatrixStore {
   std::vector<QuantisedMatrix> matrices_;
   Index bytes_ = 0;
   Index source_bytes_ = 0;
-  Index done_ = 0;
   Index all_ = 0;
 };
 
