@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion",
-         "-Wsign-conversion", "-Werror"]
+         "-Wsign-conversion", "-Wswitch-enum", "-Werror"]
 
 # Headers that only compilers for one processor can read.
 PROCESSORS = {"kernels/avx*": "x86_64", "kernels/amx*": "x86_64", "kernels/neon*": "aarch64"}

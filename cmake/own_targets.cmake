@@ -7,7 +7,7 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYP
 endif()
 
 # No -m flag: kernels choose their instruction set at run time.
-set(QWENLITE_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Werror)
+set(QWENLITE_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wswitch-enum -Werror)
 
 add_library(qwenlite_own_flags INTERFACE)
 target_compile_options(qwenlite_own_flags INTERFACE ${QWENLITE_WARNINGS})

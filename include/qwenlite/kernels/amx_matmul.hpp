@@ -54,7 +54,8 @@ inline void split(__m512 low, __m512 high, int r, __m512i (*parts)[16]) {
     case Format::bf16: return avx512::LoadBf16::some(p, mask);
     case Format::f16: return avx512::LoadF16::some(p, mask);
     case Format::f32: return avx512::LoadF32::some(p, mask);
-    default: return _mm512_setzero_ps();  // vectors are never quantised
+    case Format::int8:
+    case Format::int4: return _mm512_setzero_ps();  // vectors are never quantised
   }
 }
 

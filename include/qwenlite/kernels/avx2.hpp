@@ -50,7 +50,8 @@ inline void rms_norm(const float* x, VectorView weight, float epsilon, float* ou
     case Format::bf16: return scale_by_weight<LoadBf16>(x, scale, weight, out);
     case Format::f16: return scale_by_weight<LoadF16>(x, scale, weight, out);
     case Format::f32: return scale_by_weight<LoadF32>(x, scale, weight, out);
-    default: return;  // vectors are never quantised
+    case Format::int8:
+    case Format::int4: return;  // vectors are never quantised
   }
 }
 
@@ -102,7 +103,8 @@ inline void decode_row(Format format, const std::byte* row, Index n, float* out)
     case Format::bf16: return unpack_row<LoadBf16>(row, n, out);
     case Format::f16: return unpack_row<LoadF16>(row, n, out);
     case Format::f32: return unpack_row<LoadF32>(row, n, out);
-    default: return;  // see decode_quantised()
+    case Format::int8:
+    case Format::int4: return;  // see decode_quantised()
   }
 }
 

@@ -198,7 +198,8 @@ inline void matmul(const MatmulArgs& a) {
       if (a.columns == 1) return tile_rows<LoadF16, 8, 1, true>(strip, 0);
       return multiply_by_panels<LoadF16>(strip, a.columns, panel);
     case Format::f32: return multiply<LoadF32, false>(strip, a.columns);
-    default: return;  // see matmul_quantised()
+    case Format::int8:
+    case Format::int4: return;  // see matmul_quantised()
   }
 }
 

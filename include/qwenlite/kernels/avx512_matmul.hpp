@@ -319,7 +319,8 @@ inline void matmul(const MatmulArgs& a) {
       if (a.columns == 1) return tile_rows<StepF16, 16, 1>(t, a.rows);
       return multiply_panel<StepF16>(t, a);
     case Format::f32: return multiply_f32(t, a.rows, a.columns);
-    default: return;  // see matmul_quantised()
+    case Format::int8:
+    case Format::int4: return;  // see matmul_quantised()
   }
 }
 

@@ -193,7 +193,8 @@ inline void matmul(const MatmulArgs& a) {
     case Format::bf16: return multiply_stored<LoadBf16>(strip, a.columns, panel);
     case Format::f16: return multiply_stored<LoadF16>(strip, a.columns, panel);
     case Format::f32: return multiply<LoadF32, false>(strip, a.columns);
-    default: return;  // see matmul_quantised()
+    case Format::int8:
+    case Format::int4: return;  // see matmul_quantised()
   }
 }
 
