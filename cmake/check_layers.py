@@ -18,7 +18,7 @@ LAYERS = [
     ("error.hpp", []),
     ("json_text.hpp", ["error.hpp"]),
     ("tensor.hpp", ["error.hpp"]),
-    ("checkpoint/packed*.hpp", FLOOR + ["kernels/formats.hpp"]),
+    ("checkpoint/packed*.hpp", FLOOR + ["kernels/formats.hpp", "kernels/quantised*.hpp"]),
     ("checkpoint/weights*.hpp", FLOOR + ["kernels/formats.hpp"]),
     ("checkpoint/*", FLOOR),
     ("text/*", FLOOR),

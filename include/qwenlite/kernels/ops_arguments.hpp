@@ -1,43 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arguments of operations (ops.hpp): packed activations, products, norms, pieces of sequences, and the
-// aligned memory they live in. Plain values without behaviour of their own.
+// The arguments of operations (ops.hpp): packed activations, products, norms and pieces of sequences. Plain
+// values without behaviour of their own.
 #pragma once
 
 #include <array>
-#include <cstring>
 #include <initializer_list>
-#include <memory>
-#include <new>
 
+#include <qwenlite/kernels/aligned_buffer.hpp>
 #include <qwenlite/kernels/table.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
-
-/// Memory aligned to 64 bytes, zeroed, never resized.
-class AlignedBuffer {
- public:
-  AlignedBuffer() = default;
-  explicit AlignedBuffer(Index bytes)
-      : data_(bytes > 0 ? static_cast<std::byte*>(::operator new(static_cast<std::size_t>(bytes), alignment))
-                        : nullptr),
-        bytes_(bytes) {
-    if (bytes > 0) std::memset(data_.get(), 0, static_cast<std::size_t>(bytes));
-  }
-
-  [[nodiscard]] std::byte* data() const noexcept { return data_.get(); }
-  [[nodiscard]] float* floats() const noexcept { return reinterpret_cast<float*>(data_.get()); }
-  [[nodiscard]] Index bytes() const noexcept { return data_ != nullptr ? bytes_ : 0; }
-
- private:
-  static constexpr std::align_val_t alignment{64};
-  struct Free {
-    void operator()(std::byte* p) const noexcept { ::operator delete(p, alignment); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
-  Index bytes_ = 0;
-};
 
 /// A set of weight formats, one bit each.
 class FormatSet {

@@ -149,20 +149,6 @@ QWENLITE_INLINE int nearest(float value, const GroupRounding& rounding, Format f
   return rounding::Steps(rounding, format).nearest(value);
 }
 
-QWENLITE_INLINE void QuantisedMatrix::set_row(Index r, const std::uint8_t* numbers) const noexcept {
-  std::byte* const row = values_.data() + r * view_.row_bytes();
-  if (view_.format == Format::int8) {
-    std::memcpy(row, numbers, static_cast<std::size_t>(view_.row_bytes()));
-    return;
-  }
-  for (Index word = 0; word < view_.row_bytes() / 4; ++word) {
-    const std::uint8_t* const lane = numbers + word / 16 * quantised_block + word % 16;
-    std::uint32_t bits = 0;
-    for (Index j = 8; j-- > 0;) bits = bits << 4U | lane[16 * j];
-    std::memcpy(row + 4 * word, &bits, 4);
-  }
-}
-
 QWENLITE_INLINE void refuse_to_quantise(const WeightFormat& format) {
   throw Error(ErrorCode::bad_tensor, {"quantising to ", name_of(format.format)},
               "elements that are not finite, or too large or all too small for a float16 scale",

@@ -10,45 +10,12 @@
 
 #include <span>
 
-#include <qwenlite/kernels/ops_arguments.hpp>
+#include <qwenlite/kernels/quantised_matrix.hpp>
+#include <qwenlite/kernels/table.hpp>
 #include <qwenlite/kernels/threads.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
-
-/// The planes of a quantised matrix [rows, cols]; see kernels/quantised.hpp.
-class QuantisedMatrix {
- public:
-  QuantisedMatrix() = default;
-  QuantisedMatrix(const WeightFormat& format, Index rows, Index cols)
-      : values_(rows * row_bytes(format.format, cols)),
-        scales_(rows * ceil_div(cols, format.group_of(cols)) * 2),
-        zeros_(format.symmetric ? 0 : rows * ceil_div(cols, format.group_of(cols))),
-        view_{values_.data(),
-              rows,
-              cols,
-              format.format,
-              {scales_.data(), zeros_.data(), format.group_of(cols)}} {}
-
-  /// Valid while this object, or what it was moved to, lives.
-  [[nodiscard]] const WeightView& view() const noexcept { return view_; }
-  [[nodiscard]] Index bytes() const noexcept { return values_.bytes() + scales_.bytes() + zeros_.bytes(); }
-
-  /// For those who fill it: the stored numbers of a row, as many as its blocks have, and scale and zero point
-  /// of a group. The zero point of a symmetric format stays what it is.
-  void set_row(Index r, const std::uint8_t* numbers) const noexcept;
-  void set_group(Index r, Index group, F16 scale, int zero) const noexcept {
-    const Index at = r * ceil_div(view_.cols, view_.planes.group) + group;
-    std::memcpy(scales_.data() + 2 * at, &scale, 2);
-    if (zeros_.bytes() > 0) zeros_.data()[at] = static_cast<std::byte>(zero);
-  }
-
- private:
-  AlignedBuffer values_;
-  AlignedBuffer scales_;
-  AlignedBuffer zeros_;
-  WeightView view_{};
-};
 
 /// What the elements of a group are rounded to: (u - zero) * scale for u from 0 to the format's largest.
 struct GroupRounding {
