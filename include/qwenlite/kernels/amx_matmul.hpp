@@ -55,8 +55,9 @@ inline void split(__m512 low, __m512 high, int r, __m512i (*parts)[16]) {
     case Format::f16: return avx512::LoadF16::some(p, mask);
     case Format::f32: return avx512::LoadF32::some(p, mask);
     case Format::int8:
-    case Format::int4: return _mm512_setzero_ps();  // vectors are never quantised
+    case Format::int4: break;  // vectors are never quantised
   }
+  return _mm512_setzero_ps();
 }
 
 /// 1 / sqrt(mean(x^2) + epsilon).
