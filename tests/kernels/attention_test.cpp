@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention over blocks of every instruction set against a softmax in double. Memory beyond the valid
-// positions holds large finite numbers; rows see different numbers of keys, or none. And the rule: a row has
-// the same bits alone, beside fifteen others, and whatever lies beyond its last key.
+// Attention over blocks of every format and instruction set against a softmax in double over what the blocks
+// hold. Memory beyond the valid positions holds large finite numbers; rows see different numbers of keys, or
+// none. And the rule: a row has the same bits alone, beside fifteen others, and whatever lies beyond its last
+// key.
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -59,31 +61,61 @@ class Blocks {
 
   void store(Index j, const float* key, const float* value) {
     const auto b = static_cast<std::size_t>(j / block_positions);
+    restored_.clear();
     qwenlite::store_kv(format_, head_dim_, j % block_positions, key, value, planes_[b * 2]->data(),
                        planes_[b * 2 + 1]->data());
   }
 
-  [[nodiscard]] double key(Index j, Index d) const {
-    return stored(blocks_[static_cast<std::size_t>(j / block_positions)].k,
-                  j % block_positions * head_dim_ + d);
-  }
-  [[nodiscard]] double value(Index j, Index d) const {
-    const Index row = j % block_positions;
-    return stored(blocks_[static_cast<std::size_t>(j / block_positions)].v,
-                  (row / 2 * head_dim_ + d) * 2 + row % 2);
-  }
+  [[nodiscard]] double key(Index j, Index d) const { return restored().at(at(j, d)).key; }
+  [[nodiscard]] double value(Index j, Index d) const { return restored().at(at(j, d)).value; }
+  /// What an output may be off by, relative to rounding, for its probability: kernels that sum rotated values
+  /// round them all alike.
+  [[nodiscard]] double size(Index j, Index d) const { return restored().at(at(j, d)).size; }
+  /// As the block has it: rotated, if it is int4.
+  [[nodiscard]] double stored_key(Index j, Index d) const { return stored(qwenlite::key_in, j, d); }
+  [[nodiscard]] bool rotated() const { return format_ == KvFormat::int4; }
 
   std::vector<KvBlock> blocks_;
 
  private:
-  [[nodiscard]] double stored(const std::byte* plane, Index i) const {
-    const Format format = format_ == KvFormat::f32 ? Format::f32 : Format::bf16;
-    return static_cast<double>(qwenlite::decode(format, plane, i));
+  using Element = float (*)(const KvBlock& block, Index head_dim, Index row, Index d) noexcept;
+  struct Numbers {
+    double key;
+    double value;
+    double size;
+  };
+
+  [[nodiscard]] std::size_t at(Index j, Index d) const { return static_cast<std::size_t>(j * head_dim_ + d); }
+  [[nodiscard]] double stored(Element of, Index j, Index d) const {
+    const KvBlock& block = blocks_[static_cast<std::size_t>(j / block_positions)];
+    return static_cast<double>(of(block, head_dim_, j % block_positions, d));
+  }
+
+  /// All positions as they were before their rotation, which is undone here by the matrix itself.
+  [[nodiscard]] const std::vector<Numbers>& restored() const {
+    if (!restored_.empty()) return restored_;
+    const double factor = 1 / std::sqrt(static_cast<double>(head_dim_));
+    for (Index j = 0; j < static_cast<Index>(blocks_.size()) * block_positions; ++j) {
+      for (Index d = 0; d < head_dim_; ++d) {
+        Numbers n{stored(qwenlite::key_in, j, d), stored(qwenlite::value_in, j, d), 0};
+        n.size = std::abs(n.value);
+        if (rotated()) n = {0, 0, 0};
+        for (Index i = 0; i < head_dim_ && rotated(); ++i) {
+          const double sign = std::popcount(static_cast<std::size_t>(i & d)) % 2 != 0 ? -factor : factor;
+          n.key += sign * stored(qwenlite::key_in, j, i);
+          n.value += sign * stored(qwenlite::value_in, j, i);
+          n.size += factor * std::abs(stored(qwenlite::value_in, j, i));
+        }
+        restored_.push_back(n);
+      }
+    }
+    return restored_;
   }
 
   KvFormat format_;
   Index head_dim_;
   std::vector<std::unique_ptr<GuardedMemory>> planes_;
+  mutable std::vector<Numbers> restored_;  // [positions][head_dim], or empty
 };
 
 /// Query rows and what each may see.
@@ -155,13 +187,17 @@ bool close_to_reference(const Queries& q, Index r, const Blocks& kv, Index visib
       empty &= got.out[static_cast<std::size_t>(r * q.head_dim + d)] == 0;
     return empty;
   }
-  const float* row = q.q.data() + q.offset[at];
+  const bool turned = rounded && kv.rotated();  // rounded after its rotation
+  std::vector<float> row(q.q.data() + q.offset[at], q.q.data() + q.offset[at] + q.head_dim);
+  if (turned) qwenlite::rotate(row.data(), q.head_dim);
+  for (float& x : row) x = rounded ? round_to_bf16(x) : x;
   std::vector<double> p(static_cast<std::size_t>(visible));
   double top = -1e300;
   for (Index j = 0; j < visible; ++j) {
     double dot = 0;
     for (Index d = 0; d < q.head_dim; ++d) {
-      dot += static_cast<double>(rounded ? round_to_bf16(row[d]) : row[d]) * kv.key(j, d);
+      dot += static_cast<double>(row[static_cast<std::size_t>(d)]) *
+             (turned ? kv.stored_key(j, d) : kv.key(j, d));
     }
     p[static_cast<std::size_t>(j)] = dot * static_cast<double>(q.scale);
     top = std::max(top, p[static_cast<std::size_t>(j)]);
@@ -178,7 +214,7 @@ bool close_to_reference(const Queries& q, Index r, const Blocks& kv, Index visib
     double size = 0;
     for (Index j = 0; j < visible; ++j) {
       value += p[static_cast<std::size_t>(j)] * kv.value(j, d);
-      size += p[static_cast<std::size_t>(j)] * std::abs(kv.value(j, d));
+      size += p[static_cast<std::size_t>(j)] * kv.size(j, d);
     }
     const double out = static_cast<double>(got.out[static_cast<std::size_t>(r * q.head_dim + d)]);
     close &= std::abs(out * shift - value) <= limit * size;
@@ -188,14 +224,18 @@ bool close_to_reference(const Queries& q, Index r, const Blocks& kv, Index visib
 
 /// True when this table rounds queries and probabilities to bf16.
 bool rounds(const KernelTable& t, KvFormat kv, Precision precision) {
-  return kv == KvFormat::bf16 && rounds_to_bf16(t.layout(Format::bf16, precision));
+  return kv != KvFormat::f32 && rounds_to_bf16(t.layout(Format::bf16, precision));
+}
+
+bool fits(KvFormat kv, Index head_dim) {
+  return kv != KvFormat::int4 || qwenlite::can_rotate(head_dim);
 }
 
 /// Calls f(table, kv format, precision) for everything that can run here.
 template <class Function>
 void for_each_kind(const Function& f) {
   for (const KernelTable* t : runnable_tables()) {
-    for (const KvFormat kv : {KvFormat::bf16, KvFormat::f32}) {
+    for (const KvFormat kv : qwenlite::kv_formats) {
       for (const Precision precision : {Precision::exact, Precision::bf16}) {
         INFO(t->name << " kv " << name_of(kv) << " " << name_of(precision));
         f(*t, kv, precision);
@@ -211,6 +251,7 @@ constexpr Index first_position = 1024;
 TEST_CASE("attend_span: agrees with a softmax in double for every mask and size") {
   for_each_kind([](const KernelTable& t, KvFormat kv, Precision precision) {
     for (const Index head_dim : {2, 8, 10, 32, 48, 64, 96, 128, 256}) {
+      if (!fits(kv, head_dim)) continue;
       for (const Index positions : {1, 2, 31, 32, 33, 63, 64, 65, 130, 200}) {
         const Blocks blocks(kv, head_dim, positions, first_position, static_cast<unsigned>(positions));
         for (const Index rows : {1, 2, 3, 4, 7, 16}) {
@@ -237,6 +278,7 @@ TEST_CASE("attend_span: agrees with a softmax in double for every mask and size"
 TEST_CASE("attend_span: a row has the same bits alone, in any group and beside any rows") {
   for_each_kind([](const KernelTable& t, KvFormat kv, Precision precision) {
     for (const Index head_dim : {10, 64, 128}) {
+      if (!fits(kv, head_dim)) continue;
       const Blocks blocks(kv, head_dim, 200, first_position, 7);
       Queries q(max_query_rows, head_dim, 8);
       for (Index r = 0; r < q.rows(); ++r) q.last[static_cast<std::size_t>(r)] = first_position - 1 + r * 13;
@@ -263,7 +305,7 @@ TEST_CASE("attend_span: what lies beyond a row's last key changes nothing") {
       Queries q(3, head_dim, 22);
       q.last.assign(3, first_position + visible - 1);
       const Partial before = attend(t, q, blocks.blocks_, precision);
-      blocks.fill_with_garbage(visible, 3e38F);
+      blocks.fill_with_garbage(visible, kv == KvFormat::int4 ? 1e36F : 3e38F);  // rotated, it is larger
       CHECK(attend(t, q, blocks.blocks_, precision).out == before.out);
       // The same keys in a cache that ends right there, and with blocks nobody sees removed.
       auto ended = blocks.blocks_;
@@ -286,15 +328,23 @@ TEST_CASE("attend_span: large scores stay finite and pick their key") {
     std::fill(q.q.begin(), q.q.end(), 64.0F);
     q.scale = 1.0F;  // the score of key 77 is 131,072
     const Partial got = attend(t, q, blocks.blocks_, precision);
-    CHECK(got.max[0] == 131072.0F);
-    CHECK(got.sum[0] == 1.0F);
-    for (Index d = 0; d < head_dim; ++d) CHECK(got.out[static_cast<std::size_t>(d)] == 0.5F);
+    const float nearly = rounds(t, kv, precision) ? 4e-3F : 1e-6F;
+    CHECK(std::abs(got.max[0] / 131072.0F - 1) <= (is_compressed(kv) ? nearly : 0.0F));
+    // A score that is not whole may lie beside the float32 maximum.
+    CHECK(std::abs(got.sum[0] - 1.0F) <= (is_compressed(kv) ? 0.008F : 0.0F));
+    // The probability is 1, but times a scale it may be rounded.
+    const double limit = !is_compressed(kv) ? 0 : rounds(t, kv, precision) ? 4e-3 : 1e-6;
+    for (Index d = 0; d < head_dim; ++d) {
+      const double out = static_cast<double>(got.out[static_cast<std::size_t>(d)] / got.sum[0]);
+      CHECK(std::abs(out - blocks.value(77, d)) <= limit * blocks.size(77, d));
+    }
   });
 }
 
 TEST_CASE("merge_span: spans merged in order equal one softmax over all") {
   for_each_kind([](const KernelTable& t, KvFormat kv, Precision precision) {
     for (const Index head_dim : {10, 64}) {
+      if (!fits(kv, head_dim)) continue;
       const Index rows = 5;
       const Blocks blocks(kv, head_dim, 256, first_position, 41);
       Queries q(rows, head_dim, 42);

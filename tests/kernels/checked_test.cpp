@@ -234,7 +234,7 @@ TEST_CASE("checked operations: right kernels pass and give the bits they give un
 
 TEST_CASE("checked attention: right kernels pass, over several spans too") {
   for (const KernelTable* table : runnable_tables()) {
-    for (const KvFormat kv : {KvFormat::bf16, KvFormat::f32}) {
+    for (const KvFormat kv : qwenlite::kv_formats) {
       for (const Precision precision : {Precision::exact, Precision::bf16}) {
         for (const Index positions : {21, 90, 1100}) {
           Problem problem(Format::bf16, positions == 1100 ? 1 : 21);

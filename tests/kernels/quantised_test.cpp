@@ -5,6 +5,8 @@
 // same bits alone, beside other columns and in another strip of rows.
 #include <cmath>
 
+#include <qwenlite/kernels/weight_words.hpp>
+
 #include "kernel_tables.hpp"
 
 using namespace kernel_tests;
@@ -24,7 +26,7 @@ struct Matrix {
 
   Matrix(const WeightFormat& f, Index rows, Index cols)
       : values(rows * qwenlite::row_bytes(f.format, cols), (rows + cols) % 2),
-        scales(rows * ceil_div(cols, f.group_of(cols)) * 2, (rows + cols) % 2),
+        scales(f.scale_bytes(rows, cols), (rows + cols) % 2),
         zeros(rows * ceil_div(cols, f.group_of(cols)), 0),
         view{values.data(),
              rows,
@@ -35,10 +37,20 @@ struct Matrix {
     std::uniform_real_distribution<float> scale(0.001F, 0.1F);
     for (Index i = 0; i < rows * view.row_bytes(); ++i) values.data()[i] = static_cast<std::byte>(bits());
     const Index groups = ceil_div(cols, view.planes.group);
+    const auto largest_zero = static_cast<unsigned>(qwenlite::largest_value(f.format));
     for (Index i = 0; i < rows * groups; ++i) {
+      zeros.data()[i] = static_cast<std::byte>(bits() % (largest_zero + 1));
+    }
+    for (Index i = 0; f.format != Format::fp8 && i < rows * groups; ++i) {
       const F16 stored(i % 3 == 0 ? -scale(bits) : scale(bits));
       std::memcpy(scales.data() + 2 * i, &stored, 2);
-      zeros.data()[i] = static_cast<std::byte>(bits() % 16);
+    }
+    for (Index i = 0; f.format == Format::fp8 && i < ceil_div(rows, 128) * groups; ++i) {
+      const float stored = scale(bits);  // any float32
+      std::memcpy(scales.data() + 4 * i, &stored, 4);
+    }
+    for (Index i = 0; f.format == Format::fp8 && i < rows * view.row_bytes(); ++i) {  // no NaN
+      if ((values.data()[i] & std::byte{0x7F}) == std::byte{0x7F}) values.data()[i] ^= std::byte{0x40};
     }
     for (Index r = 0; r < rows; ++r) pad(r);
   }
@@ -138,6 +150,10 @@ const std::vector<WeightFormat>& formats() {
   static const std::vector<WeightFormat> list{{Format::int8},
                                               {Format::int8, 0},
                                               {Format::int8, 32},
+                                              {Format::int8, 128, false},
+                                              {Format::int8, 32, false},
+                                              {Format::int8, 0, false},
+                                              {Format::fp8},
                                               {Format::int4},
                                               {Format::int4, 32},
                                               {Format::int4, 128},
@@ -164,7 +180,35 @@ TEST_CASE("quantised: what lies where") {
   CHECK(asymmetric.bytes(3, 200) == 3 * (128 + 4 * 3));
   CHECK(WeightFormat(Format::int8).bytes(3, 200) == 3 * (256 + 2 * 2));
   CHECK(WeightFormat(Format::int8, 0).bytes(3, 200) == 3 * (256 + 2));
+  CHECK(WeightFormat(Format::int8, 32, false).bytes(3, 200) == 3 * (256 + 3 * 7));
+  CHECK(WeightFormat(Format::fp8).bytes(3, 200) == 3 * 256 + 4 * 2);
+  CHECK(WeightFormat(Format::fp8).bytes(129, 128) == 129 * 128 + 4 * 2);
   CHECK(WeightFormat(Format::bf16).bytes(3, 200) == 1200);
+}
+
+TEST_CASE("quantised: which formats there are") {
+  for (const WeightFormat& f : formats()) CHECK(f.is_valid());
+  CHECK(WeightFormat(Format::bf16).is_valid());
+  CHECK_FALSE(WeightFormat(Format::bf16, 128).is_valid());
+  CHECK_FALSE(WeightFormat(Format::int4, 0).is_valid());
+  CHECK_FALSE(WeightFormat(Format::int8, 48).is_valid());
+  CHECK_FALSE(WeightFormat(Format::fp8, 0).is_valid());
+  CHECK_FALSE(WeightFormat(Format::fp8, 64).is_valid());
+  CHECK_FALSE(WeightFormat(Format::fp8, 128, false).is_valid());
+  CHECK(to_string(WeightFormat(Format::fp8)) == "fp8 in blocks of 128");
+  for (const WeightFormat& f : formats()) CHECK(qwenlite::weight_format_of(word_of(f)) == f);
+  CHECK(word_of(WeightFormat(Format::int4)) == "int4:64");
+  CHECK(word_of(WeightFormat(Format::int8, 0)) == "int8:row");
+  CHECK(word_of(WeightFormat(Format::int4, 32, false)) == "int4:32:zeros");
+  CHECK(word_of(WeightFormat(Format::fp8)) == "fp8");
+  CHECK(qwenlite::weight_format_of("int8") == WeightFormat(Format::int8));
+  CHECK(qwenlite::weight_format_of("f16") == WeightFormat(Format::f16));
+  for (const char* none : {"", "int3", "int4:", "int4:row", "int4:16", "int8:128:", "int4:64:zero", "fp8:64",
+                           "int4:64:zeros:", "bf16:32", "int4:064"}) {
+    INFO(none);
+    CHECK_FALSE(qwenlite::weight_format_of(none).has_value());
+  }
+  CHECK(to_string(WeightFormat(Format::int8, 32, false)) == "int8 in groups of 32 with zero points");
 }
 
 TEST_CASE("quantised: an element is its number less the zero point, times the scale") {
@@ -221,6 +265,7 @@ TEST_CASE("quantised: every table agrees with sums in double, whatever shares th
       for (Index columns = 1; columns <= 70; columns += 3) check_product(*t, f, 9, 200, columns);
       check_product(*t, f, 64, 4224, 2);  // more than sixteen groups
       check_product(*t, f, 6, 9000, 8);
+      for (const Index columns : {1, 20}) check_product(*t, f, 130, 129, columns);
     }
   }
 }
@@ -229,17 +274,18 @@ TEST_CASE("quantised: an output does not depend on the strip it is computed in")
   for (const KernelTable* t : runnable_tables()) {
     for (const WeightFormat& f : formats()) {
       INFO(t->name << " " << to_string(f));
-      const Matrix matrix(f, 64, 300);
+      const Index all = f.format == Format::fp8 ? 200 : 64;  // more rows than share a scale
+      const Matrix matrix(f, all, 300);
       const std::vector<float> x = random_floats(20 * 300, 9);
-      const std::vector<float> out = product(*t, matrix.view, x, {0, 64, 0, 20});
+      const std::vector<float> out = product(*t, matrix.view, x, {0, all, 0, 20});
       bool same = true;
       for (const Index strip : {1, 5, 8, 24, 33}) {
-        for (Index r = 0; r < 64; r += strip) {
-          const Index rows = std::min(strip, 64 - r);
+        for (Index r = 0; r < all; r += strip) {
+          const Index rows = std::min(strip, all - r);
           for (const Index columns : {1, 4, 20}) {
             const std::vector<float> piece = product(*t, matrix.view, x, {r, rows, 0, columns});
             for (Index c = 0; c < columns; ++c) {
-              same &= same_bits(piece.data() + c * rows, out.data() + c * 64 + r, rows);
+              same &= same_bits(piece.data() + c * rows, out.data() + c * all + r, rows);
             }
           }
         }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <sys/resource.h>
 #include <thread>
@@ -124,6 +125,33 @@ TEST_CASE("what tasks wrote is visible afterwards, ten thousand times on one poo
         right = right && sums[static_cast<std::size_t>(task)] == run * (task + 1);
     }
     CHECK(right);
+  }
+}
+
+TEST_CASE("every run ends, however the caller and the workers are delayed", "[slow]") {
+  // Delays around the time for which threads spin before they sleep, so that each of the ways to miss each
+  // other gets its chance; a wake-up that is lost would leave this test waiting.
+  for (const int threads : {2, 3, 9}) {
+    ThreadPool pool(threads);
+    std::atomic<std::uint32_t> draws{static_cast<std::uint32_t>(threads)};
+    const auto delay = [&draws] {
+      const std::uint32_t drawn = draws.fetch_add(1) * 2654435761U >> 8U;
+      if (drawn % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(drawn / 8 % 60));
+      if (drawn % 8 == 1) std::this_thread::yield();
+    };
+    std::vector<int> calls(6, 0);
+    int expected = 0;
+    for (int round = 0; round < 5000; ++round) {
+      const Index tasks = 2 + round % 5;
+      pool.run(tasks, [&](Index task, int) {
+        delay();
+        ++calls[static_cast<std::size_t>(task)];
+      });
+      expected += static_cast<int>(tasks);
+      delay();
+    }
+    CHECK(std::accumulate(calls.begin(), calls.end(), 0) == expected);
+    CHECK(calls[1] == 5000);
   }
 }
 

@@ -18,8 +18,8 @@ namespace {
 
 const std::vector<WeightFormat>& formats() {
   static const std::vector<WeightFormat> list{
-      {Format::int8},     {Format::int8, 0},   {Format::int8, 32},       {Format::int4},
-      {Format::int4, 32}, {Format::int4, 128}, {Format::int4, 64, false}};
+      {Format::int8}, {Format::int8, 0},  {Format::int8, 32},  {Format::int8, 128, false},
+      {Format::int4}, {Format::int4, 32}, {Format::int4, 128}, {Format::int4, 64, false}};
   return list;
 }
 

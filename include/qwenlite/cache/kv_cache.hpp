@@ -24,7 +24,7 @@ inline namespace QWENLITE_ABI {
 /// Storage of a KvCache whose format is a value.
 struct RuntimeKv {};
 
-/// The format of a KvCache: chosen at run time (RuntimeKv) or fixed by the element type (Bf16, float).
+/// The format of a KvCache: chosen at run time (RuntimeKv) or fixed by a type (Bf16, float, Int8, Fp8, Int4).
 template <class Storage>
 struct KvStorage;
 
@@ -54,6 +54,18 @@ template <>
 struct KvStorage<float> : FixedKvStorage<KvFormat::f32> {
   using FixedKvStorage::FixedKvStorage;
 };
+template <>
+struct KvStorage<Int8> : FixedKvStorage<KvFormat::int8> {
+  using FixedKvStorage::FixedKvStorage;
+};
+template <>
+struct KvStorage<Fp8> : FixedKvStorage<KvFormat::fp8> {
+  using FixedKvStorage::FixedKvStorage;
+};
+template <>
+struct KvStorage<Int4> : FixedKvStorage<KvFormat::int4> {
+  using FixedKvStorage::FixedKvStorage;
+};
 
 /// The contiguous cache. Meets KvPolicy.
 template <class Storage = RuntimeKv>
@@ -62,7 +74,8 @@ class KvCache {
   static constexpr bool retains = true;  ///< positions stay for the next forward
   static constexpr KvFormat default_format = KvStorage<Storage>::default_format;
 
-  /// Reserves room for layout.max_tokens. Throws `bad_argument` when the system refuses that much.
+  /// Reserves room for layout.max_tokens. Throws `bad_argument` when the system refuses that much, and for a
+  /// head_dim that the format cannot store.
   explicit KvCache(const KvLayout& layout, KvFormat format = default_format);
 
   /// Stores rows of one layer at positions first, first + 1, ...: k and v are [n, kv_heads * head_dim].
@@ -128,6 +141,7 @@ class KvCache {
 template <class Storage>
 KvCache<Storage>::KvCache(const KvLayout& layout, KvFormat format) : layout_(layout), storage_(format) {
   layout_.check();
+  check_kv_format(storage_.format, layout_.head_dim);
   reserve();
   zeros_.resize(static_cast<std::size_t>(layout_.head_dim));
 }
@@ -136,12 +150,13 @@ template <class Storage>
 void KvCache<Storage>::reserve() {
   Index heads = 0;
   Index total = 0;
-  Index row = 0;
-  bool fits = multiply_checked(layout_.head_dim, block_positions * element_bytes(storage_.format), row);
+  // No format takes more than 4 bytes for an element of a padded row and 4 for its scale.
+  bool fits =
+      add_checked(layout_.head_dim, code_group, total) && multiply_checked(total, block_positions * 8, total);
+  plane_bytes_ = fits ? kv_plane_bytes(storage_.format, layout_.head_dim) : 0;
   fits = fits && multiply_checked(layout_.layers, layout_.kv_heads, heads);
   // An odd number of pairs of planes: the blocks of one head then start in different sets of the caches.
-  fits = fits && multiply_checked(heads | 1, row, total) && multiply_checked(total, 2, total);
-  plane_bytes_ = row;
+  fits = fits && multiply_checked(heads | 1, plane_bytes_, total) && multiply_checked(total, 2, total);
   block_bytes_ = total;
   fits = fits && multiply_checked(total, layout_.blocks(), total) && add_checked(total, 64, total);
   // calloc leaves fresh pages to the system, which commits them (as zeros) on first use.

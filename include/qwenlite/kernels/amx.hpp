@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The AMX table: tile products (amx_matmul.hpp) and tile attention (amx_attention.hpp) for bf16 weights and
-// caches, the AVX-512 kernels for everything else. Products of bf16 weights round their inputs to bf16
-// unless the model asks for `exact`.
+// caches, the AVX-512 kernels with VNNI for everything else. Products of bf16 weights round their inputs to
+// bf16 unless the model asks for `exact`.
 #pragma once
 
 #include <qwenlite/kernels/amx_attention.hpp>
 #include <qwenlite/kernels/amx_matmul.hpp>
-#include <qwenlite/kernels/avx512.hpp>
+#include <qwenlite/kernels/avx512_vnni.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -15,12 +15,13 @@ namespace kernels::amx {
 
 /// Weights that are not bf16 do not fit a tile without loss: they stay with float32 products.
 inline PackLayout layout(Format format, Precision precision) {
+  if (takes_int8(format, precision)) return PackLayout::rows_int8;
   if (format != Format::bf16) return PackLayout::rows_f32;
   return precision == Precision::bf16 ? PackLayout::tiles_bf16 : PackLayout::tiles_bf16x3;
 }
 
 inline constexpr KernelTable table = [] {
-  KernelTable t = avx512::table;
+  KernelTable t = avx512_vnni::table;
   t.name = "amx";
   t.default_precision = Precision::bf16;
   t.layout = layout;

@@ -55,7 +55,8 @@ inline void split(__m512 low, __m512 high, int r, __m512i (*parts)[16]) {
     case Format::f16: return avx512::LoadF16::some(p, mask);
     case Format::f32: return avx512::LoadF32::some(p, mask);
     case Format::int8:
-    case Format::int4: break;  // vectors are never quantised
+    case Format::int4:
+    case Format::fp8: break;  // vectors are never quantised
   }
   return _mm512_setzero_ps();
 }
@@ -110,7 +111,7 @@ inline void pack_group(const PackArgs& a, Index first, Index columns, std::byte*
 }
 
 inline void pack(const PackArgs& a) {
-  if (keeps_f32(a.layout)) return avx512::pack(a);
+  if (keeps_f32(a.layout) || a.layout == PackLayout::rows_int8) return avx512::pack(a);
   const bool split = a.layout == PackLayout::tiles_bf16x3;
   const Index group_bytes = ceil_div(a.in, 32) * tile_bytes * (split ? 3 : 1);
   for (Index t = a.first; t < a.last; t += 16) {
@@ -226,6 +227,7 @@ inline void matmul(const MatmulArgs& a) {
     case PackLayout::tiles_bf16: return multiply<1>(a);
     case PackLayout::tiles_bf16x3: return multiply<3>(a);
     case PackLayout::split_f32:
+    case PackLayout::rows_int8:
     case PackLayout::pairs_bf16: return;  // not layouts of this table
   }
 }

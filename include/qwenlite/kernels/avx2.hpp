@@ -7,6 +7,7 @@
 
 #include <qwenlite/kernels/avx2_attention.hpp>
 #include <qwenlite/kernels/avx2_delta.hpp>
+#include <qwenlite/kernels/avx2_int8.hpp>
 #include <qwenlite/kernels/avx2_matmul.hpp>
 #include <qwenlite/kernels/avx2_quantised.hpp>
 #include <qwenlite/kernels/scalar.hpp>
@@ -43,19 +44,37 @@ inline void scale_by_weight(const float* x, float scale, VectorView weight, floa
   });
 }
 
-inline void rms_norm(const float* x, VectorView weight, float epsilon, float* out) {
-  const float mean = sum_of_squares(x, weight.size) / static_cast<float>(weight.size);
-  const float scale = 1.0F / __builtin_sqrtf(mean + epsilon);
+/// 1 / sqrt(mean(x^2) + epsilon).
+[[nodiscard]] inline float norm_scale(const float* x, Index size, float epsilon) {
+  const float mean = sum_of_squares(x, size) / static_cast<float>(size);
+  return 1.0F / __builtin_sqrtf(mean + epsilon);
+}
+
+/// out[i] = x[i] * scale * (weight[i] + its offset).
+inline void scale_by_weight(const float* x, float scale, VectorView weight, float* out) {
   switch (weight.format) {
     case Format::bf16: return scale_by_weight<LoadBf16>(x, scale, weight, out);
     case Format::f16: return scale_by_weight<LoadF16>(x, scale, weight, out);
     case Format::f32: return scale_by_weight<LoadF32>(x, scale, weight, out);
     case Format::int8:
-    case Format::int4: return;  // vectors are never quantised
+    case Format::int4:
+    case Format::fp8: return;  // vectors are never quantised
   }
 }
 
+inline void rms_norm(const float* x, VectorView weight, float epsilon, float* out) {
+  scale_by_weight(x, norm_scale(x, weight.size, epsilon), weight, out);
+}
+
 inline void pack(const PackArgs& a) {
+  if (a.layout == PackLayout::rows_int8) {
+    return pack_int8(
+        a, [&](const float* x) { return norm_scale(x, a.in, a.epsilon); },
+        [](const float* x, float scale, const VectorView& weight, float* out) {
+          scale_by_weight(x, scale, weight, out);
+        },
+        quantise_block);
+  }
   const Index stride = round_up(a.in, 32);
   for (Index t = a.first; t < a.last; ++t) {
     const float* x = a.x + t * a.x_stride;
@@ -104,7 +123,8 @@ inline void decode_row(Format format, const std::byte* row, Index n, float* out)
     case Format::f16: return unpack_row<LoadF16>(row, n, out);
     case Format::f32: return unpack_row<LoadF32>(row, n, out);
     case Format::int8:
-    case Format::int4: return;  // see decode_quantised()
+    case Format::int4:
+    case Format::fp8: return;  // see decode_quantised()
   }
 }
 
@@ -116,6 +136,8 @@ inline constexpr KernelTable table = [] {
   t.matmul_scratch_bytes = matmul_scratch_bytes;
   t.matmul_quantised = matmul_quantised;
   t.quantised_scratch_bytes = quantised_scratch_bytes;
+  t.matmul_int8 = matmul_int8;
+  t.int8_scratch_bytes = int8_scratch_bytes;
   t.rms_norm = rms_norm;
   t.rope = rope;
   t.silu_mul = silu_mul;

@@ -199,7 +199,8 @@ inline void matmul(const MatmulArgs& a) {
       return multiply_by_panels<LoadF16>(strip, a.columns, panel);
     case Format::f32: return multiply<LoadF32, false>(strip, a.columns);
     case Format::int8:
-    case Format::int4: return;  // see matmul_quantised()
+    case Format::int4:
+    case Format::fp8: return;  // see matmul_quantised()
   }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Quantised weights on AVX2: each element becomes its float32 in registers, u * scale + shift in one fused
-// multiply-add, then takes part in the chain that avx2_matmul.hpp describes. One column reads the weights
-// where they lie; more share a panel of decoded rows, with the same values and so the same bits.
+// multiply-add, an fp8 by way of float16, then takes part in the chain that avx2_matmul.hpp describes. One
+// column reads the weights where they lie; more share a panel of decoded rows, with the same values and so
+// the same bits.
 #pragma once
 
 #include <qwenlite/kernels/avx2_matmul.hpp>
@@ -25,6 +26,10 @@ struct GroupScale {
 
   GroupScale() = default;
   GroupScale(const WeightView& w, Index row, Index g) {
+    if (w.format == Format::fp8) {
+      scale = _mm256_set1_ps(256.0F * block_scale(w, row, g));  // see decode_fp8()
+      return;
+    }
     const Index at = row * ceil_div(w.cols, w.planes.group) + g;
     std::uint16_t half;
     std::memcpy(&half, w.planes.scales + 2 * at, 2);
@@ -36,11 +41,23 @@ struct GroupScale {
   }
 };
 
+/// Eight fp8: a float16 of the same sign, exponent and fraction is 2^8 times smaller. Adding 1 to the
+/// fraction carries into the top bit of the exponent for the code of NaN alone; together with it that is a
+/// NaN.
+[[nodiscard]] inline __m256 decode_fp8(__m128i codes, __m256 scale) {
+  const __m128i halves = _mm_slli_epi16(_mm_cvtepi8_epi16(codes), 7);  // the sign in both top bits
+  const __m128i next = _mm_add_epi16(halves, _mm_set1_epi16(0x80));
+  const __m128i h = _mm_xor_si128(halves, _mm_and_si128(next, _mm_set1_epi16(0x4000)));
+  return _mm256_mul_ps(_mm256_cvtph_ps(h), scale);
+}
+
 /// Elements [8 i, 8 i + 8) of a row of values.
 [[nodiscard]] inline __m256 decode_eight(Format format, const std::byte* row, Index i, const GroupScale& s) {
   __m256i u;
-  if (format == Format::int8) {
-    u = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(row + 8 * i)));
+  if (format != Format::int4) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(row + 8 * i));
+    if (format == Format::fp8) return decode_fp8(bytes, s.scale);
+    u = _mm256_cvtepu8_epi32(bytes);
   } else {
     const std::byte* words = row + i / 16 * 64 + i % 2 * 32;
     const __m256i raw = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words));
@@ -60,7 +77,7 @@ template <Format format, int R>
 inline void quantised_rows(const WeightView& w, Index row, const float* x, __m256* sums) {
   const std::byte* p = w.row(row);
   const Index stride = w.row_bytes();
-  constexpr Index per_line = format == Format::int8 ? 8 : 16;  // steps of eight in 64 bytes
+  constexpr Index per_line = format == Format::int4 ? 16 : 8;  // steps of eight in 64 bytes
   __m256 sum[static_cast<std::size_t>(R)];
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) sum[r] = _mm256_setzero_ps();
@@ -124,6 +141,7 @@ inline void matmul_quantised(const MatmulArgs& a) {
   const auto* x = reinterpret_cast<const float*>(a.packed);
   if (a.columns == 1) {
     if (a.format == Format::int8) return multiply_quantised<Format::int8>(w, x, a.out, a.accumulate);
+    if (a.format == Format::fp8) return multiply_quantised<Format::fp8>(w, x, a.out, a.accumulate);
     return multiply_quantised<Format::int4>(w, x, a.out, a.accumulate);
   }
   auto* panel = reinterpret_cast<float*>(a.scratch);

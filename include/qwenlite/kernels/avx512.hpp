@@ -4,6 +4,7 @@
 // products in avx512_matmul.hpp, attention and the table of all in avx512_attention.hpp.
 #pragma once
 
+#include <qwenlite/kernels/avx512_int8.hpp>
 #include <qwenlite/kernels/avx512_lanes.hpp>
 #include <qwenlite/kernels/avx512_matmul.hpp>
 #include <qwenlite/kernels/scalar.hpp>
@@ -43,24 +44,42 @@ inline void scale_by_weight(const float* x, float scale, VectorView weight, floa
   });
 }
 
-inline void rms_norm(const float* x, VectorView weight, float epsilon, float* out) {
+/// 1 / sqrt(mean(x^2) + epsilon).
+[[nodiscard]] inline float norm_scale(const float* x, Index size, float epsilon) {
   __m512 squares = _mm512_setzero_ps();
-  for_lanes(weight.size, [&](Index i, __mmask16 m) {
+  for_lanes(size, [&](Index i, __mmask16 m) {
     const __m512 v = _mm512_maskz_loadu_ps(m, x + i);
     squares = _mm512_fmadd_ps(v, v, squares);
   });
-  const float mean = sum_lanes(squares) / static_cast<float>(weight.size);
-  const float scale = 1.0F / __builtin_sqrtf(mean + epsilon);
+  const float mean = sum_lanes(squares) / static_cast<float>(size);
+  return 1.0F / __builtin_sqrtf(mean + epsilon);
+}
+
+/// out[i] = x[i] * scale * (weight[i] + its offset).
+inline void scale_by_weight(const float* x, float scale, VectorView weight, float* out) {
   switch (weight.format) {
     case Format::bf16: return scale_by_weight<LoadBf16>(x, scale, weight, out);
     case Format::f16: return scale_by_weight<LoadF16>(x, scale, weight, out);
     case Format::f32: return scale_by_weight<LoadF32>(x, scale, weight, out);
     case Format::int8:
-    case Format::int4: return;  // vectors are never quantised
+    case Format::int4:
+    case Format::fp8: return;  // vectors are never quantised
   }
 }
 
+inline void rms_norm(const float* x, VectorView weight, float epsilon, float* out) {
+  scale_by_weight(x, norm_scale(x, weight.size, epsilon), weight, out);
+}
+
 inline void pack(const PackArgs& a) {
+  if (a.layout == PackLayout::rows_int8) {
+    return pack_int8(
+        a, [&](const float* x) { return norm_scale(x, a.in, a.epsilon); },
+        [](const float* x, float scale, const VectorView& weight, float* out) {
+          scale_by_weight(x, scale, weight, out);
+        },
+        quantise_by_vectors);
+  }
   const Index stride = round_up(a.in, 32);
   for (Index t = a.first; t < a.last; ++t) {
     const float* x = a.x + t * a.x_stride;
@@ -111,7 +130,8 @@ inline void decode_row(Format format, const std::byte* row, Index n, float* out)
     case Format::f16: return unpack_row<LoadF16>(row, n, out);
     case Format::f32: return unpack_row<LoadF32>(row, n, out);
     case Format::int8:
-    case Format::int4: return;  // see decode_quantised()
+    case Format::int4:
+    case Format::fp8: return;  // see decode_quantised()
   }
 }
 

@@ -4,12 +4,17 @@
 // softmax. Scores are tiles of the same dot product as a matrix product (keys as rows); outputs are chains
 // over ascending keys, sixteen dimensions a vector. A masked probability is an exact zero and leaves a chain
 // as it is, so a row's bits do not depend on which other rows share the call.
+//
+// int8 is read where it lies; fp8 and int4 become bf16 a plane at a time. Scores and probabilities are
+// scaled.
 #pragma once
 
 #include <type_traits>
 
+#include <qwenlite/kernels/avx2_int8.hpp>
 #include <qwenlite/kernels/avx512.hpp>
 #include <qwenlite/kernels/avx512_delta.hpp>
+#include <qwenlite/kernels/avx512_kv.hpp>
 #include <qwenlite/kernels/avx512_quantised.hpp>
 
 #if defined(__clang__)
@@ -30,15 +35,30 @@ namespace kernels::avx512 {
 
 /// Scratch of one attention call.
 struct SpanScratch {
-  float* q = nullptr;       ///< [16 rows][head_dim rounded up to 32], the tail zero
-  float* scores = nullptr;  ///< [16 rows][64 keys], then probabilities
+  float* q = nullptr;          ///< [16 rows][head_dim rounded up to 32], the tail zero
+  float* scores = nullptr;     ///< [16 rows][64 keys], then probabilities
+  std::byte* plane = nullptr;  ///< keys, then values, of a format that is unpacked
 
   SpanScratch(std::byte* memory, Index head_dim)
-      : q(reinterpret_cast<float*>(memory)), scores(q + max_query_rows * round_up(head_dim, 32)) {}
+      : q(reinterpret_cast<float*>(memory)),
+        scores(q + max_query_rows * round_up(head_dim, 32)),
+        plane(reinterpret_cast<std::byte*>(scores + max_query_rows * block_positions)) {}
 };
 
 inline Index attend_scratch_bytes(Index head_dim) {
-  return max_query_rows * (round_up(head_dim, 32) + block_positions) * 4;
+  return max_query_rows * (round_up(head_dim, 32) + block_positions) * 4 + unpacked_bytes(head_dim);
+}
+
+/// Multiplies `rows` rows of 64 scores or probabilities by the scales of their positions.
+inline void scale_positions(float* scores, Index rows, const float* scales, float factor) {
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + i * 16), _mm512_set1_ps(factor));
+    for (Index r = 0; r < rows; ++r) {
+      float* const at = scores + r * block_positions + i * 16;
+      _mm512_storeu_ps(at, _mm512_mul_ps(_mm512_loadu_ps(at), scale));
+    }
+  }
 }
 
 /// Turns a row of scores into probabilities relative to the new running maximum and extends the running
@@ -68,10 +88,12 @@ inline float block_softmax(float* scores, Index visible, float scale, float& run
   return _mm_cvtss_f32(shrink);
 }
 
-/// Sixteen dimensions of two neighbouring positions, as stored in v [32][head_dim][2].
+/// Sixteen dimensions of two neighbouring positions, as stored in v [32][head_dim][2], or (int8) in rows of
+/// their own, `row` bytes apart.
 struct PairBf16 {
   static constexpr Index bytes = 4;
-  static void load(const std::byte* p, __mmask16 m, __m512& even, __m512& odd) {
+  static void prefetch_next(const std::byte* p, std::size_t /*vector*/, Index /*row*/) { prefetch(p); }
+  static void load(const std::byte* p, Index /*row*/, __mmask16 m, __m512& even, __m512& odd) {
     const __m512i raw = _mm512_maskz_loadu_epi32(m, p);
     even = _mm512_castsi512_ps(_mm512_slli_epi32(raw, 16));
     odd = _mm512_castsi512_ps(_mm512_and_si512(raw, _mm512_set1_epi32(static_cast<int>(0xFFFF0000U))));
@@ -79,7 +101,8 @@ struct PairBf16 {
 };
 struct PairF32 {
   static constexpr Index bytes = 8;
-  static void load(const std::byte* p, __mmask16 m, __m512& even, __m512& odd) {
+  static void prefetch_next(const std::byte* p, std::size_t /*vector*/, Index /*row*/) { prefetch(p); }
+  static void load(const std::byte* p, Index /*row*/, __mmask16 m, __m512& even, __m512& odd) {
     const __m512 low = _mm512_castpd_ps(_mm512_maskz_loadu_pd(static_cast<__mmask8>(m), p));
     const __m512 high = _mm512_castpd_ps(_mm512_maskz_loadu_pd(static_cast<__mmask8>(m >> 8U), p + 64));
     const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -89,12 +112,27 @@ struct PairF32 {
   }
 };
 
+struct PairInt8 {
+  static constexpr Index bytes = 1;
+  /// A cache line holds four vectors of one position.
+  static void prefetch_next(const std::byte* p, std::size_t vector, Index row) {
+    if (vector % 4 < 2) prefetch(vector % 4 == 0 ? p : p + row - 16);
+  }
+  /// A vector that begins beyond a row's codes reads what follows them, its scales at the last; those lanes
+  /// are dropped.
+  static void load(const std::byte* p, Index row, __mmask16 /*m*/, __m512& even, __m512& odd) {
+    even = Int8Codes::all(p);
+    odd = Int8Codes::all(p + row);
+  }
+};
+
 /// Probabilities [rows][64] of neighbouring query rows, the values they weigh and the rows' outputs.
 struct Weighing {
   const float* p = nullptr;
   const float* shrink = nullptr;  ///< [rows] factor of what was accumulated before
   const std::byte* v = nullptr;
-  const std::byte* next = nullptr;  ///< values of the block that follows
+  const std::byte* next = nullptr;  ///< values of the block that follows, if they are worth asking for
+  Index row = 0;                    ///< bytes of values of one position
   Index pairs = 0;
   Index head_dim = 0;
   float* out = nullptr;  ///< [rows][head_dim]
@@ -111,14 +149,14 @@ inline void weigh_values(const Weighing& w, Index d0) {
     multiply_row(w.shrink[r], sum.at[r]);
   }
   for (Index j = 0; j < w.pairs; ++j) {
-    const Index at = (j * w.head_dim + d0) * Pair::bytes;
+    const Index at = j * 2 * w.row + d0 * Pair::bytes;
 #pragma GCC unroll 16
     for (std::size_t d = 0; d < D; ++d) {
       const Index here = at + static_cast<Index>(d) * 16 * Pair::bytes;
-      if (w.next != nullptr) prefetch(w.next + here);
+      if (w.next != nullptr) Pair::prefetch_next(w.next + here, d, w.row);
       __m512 even;
       __m512 odd;
-      Pair::load(w.v + here, lanes.at[d], even, odd);
+      Pair::load(w.v + here, w.row, lanes.at[d], even, odd);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const float* weight = w.p + r * block_positions + j * 2;
@@ -146,14 +184,16 @@ inline void for_rows(Index rows, const F& f) {
   });
 }
 
-/// scores[r][j] = q_r . k_j for the first `keys` keys of a block: a product with the keys as weights.
+/// scores[r][j] = q_r . k_j for the first `keys` keys of a block: a product with the keys as weights, `dims`
+/// numbers a row.
 template <class Step>
-inline void score_block(const SpanArgs& a, const KvBlock& block, Index keys, const SpanScratch& s) {
-  const Tile all{.w = block.k,
-                 .w_stride = a.head_dim * Step::bytes,
+inline void multiply_keys(const SpanArgs& a, const std::byte* k, Index dims, Index keys,
+                          const SpanScratch& s) {
+  const Tile all{.w = k,
+                 .w_stride = dims * Step::bytes,
                  .x = s.q,
                  .x_stride = round_up(a.head_dim, 32),
-                 .in = a.head_dim,
+                 .in = dims,
                  .out = s.scores,
                  .out_stride = block_positions};
   for_columns(a.rows, [&](Index row, Index n) { multiply_once<Step>(from_column(all, row), keys, n); });
@@ -176,7 +216,43 @@ inline void weigh_block(const SpanArgs& a, const Weighing& all) {
   });
 }
 
-template <class Step, class Pair>
+inline void score_block(const SpanArgs& a, const KvBlock& block, Index keys, const SpanScratch& s) {
+  const Index padded = padded_dim(a.head_dim);
+  switch (block.format) {
+    case KvFormat::bf16: return multiply_keys<StepInOrder<LoadBf16>>(a, block.k, a.head_dim, keys, s);
+    case KvFormat::f32: return multiply_keys<StepF32>(a, block.k, a.head_dim, keys, s);
+    case KvFormat::int8: multiply_keys<StepInOrder<Int8Codes>>(a, block.k, padded, keys, s); break;
+    case KvFormat::fp8:
+    case KvFormat::int4:
+      unpack_keys(block, a.head_dim, keys, s.plane);
+      multiply_keys<StepInOrder<LoadBf16>>(a, s.plane, padded, keys, s);
+      break;
+  }
+  scale_positions(s.scores, a.rows, kv_scales(block.format, a.head_dim, block.k), factor_of(block.format));
+}
+
+/// Adds what the probabilities in s.scores take of the block's first 2 * pairs values.
+inline void weigh_scores(const SpanArgs& a, const KvBlock& block, const std::byte* next, Index pairs,
+                         const float* shrink, const SpanScratch& s) {
+  Weighing w{.p = s.scores,
+             .shrink = shrink,
+             .v = block.v,
+             .next = next,
+             .row = kv_row_bytes(block.format, a.head_dim),
+             .pairs = pairs,
+             .head_dim = a.head_dim,
+             .out = a.out};
+  if (block.format == KvFormat::bf16) return weigh_block<PairBf16>(a, w);
+  if (block.format == KvFormat::f32) return weigh_block<PairF32>(a, w);
+  scale_positions(s.scores, a.rows, kv_scales(block.format, a.head_dim, block.v), factor_of(block.format));
+  if (block.format == KvFormat::int8) return weigh_block<PairInt8>(a, w);
+  unpack_values(block, a.head_dim, pairs, s.plane);
+  w.v = s.plane;
+  w.next = nullptr;
+  w.row = padded_dim(a.head_dim) * 2;
+  weigh_block<PairBf16>(a, w);
+}
+
 inline void attend_block(const SpanArgs& a, const KvBlock& block, const KvBlock& next, const SpanScratch& s) {
   Index keys = 0;  // visible to any row
   for (Index r = 0; r < a.rows; ++r) {
@@ -185,7 +261,7 @@ inline void attend_block(const SpanArgs& a, const KvBlock& block, const KvBlock&
   }
   keys = keys > block.count ? block.count : keys;
   if (keys <= 0) return;
-  score_block<Step>(a, block, keys, s);
+  score_block(a, block, keys, s);
   float shrink[max_query_rows];
   for (Index r = 0; r < a.rows; ++r) {
     float* scores = s.scores + r * block_positions;
@@ -198,18 +274,13 @@ inline void attend_block(const SpanArgs& a, const KvBlock& block, const KvBlock&
       for (int i = 0; i < 4; ++i) _mm512_storeu_ps(scores + i * 16, _mm512_setzero_ps());
     }
   }
-  weigh_block<Pair>(a, {.p = s.scores,
-                        .shrink = shrink,
-                        .v = block.v,
-                        .next = next.v,
-                        .pairs = (keys + 1) / 2,
-                        .head_dim = a.head_dim,
-                        .out = a.out});
+  weigh_scores(a, block, next.v, (keys + 1) / 2, shrink, s);
 }
 
 inline void attend_span(const SpanArgs& a) {
   const SpanScratch s(a.scratch, a.head_dim);
   const Index q_stride = round_up(a.head_dim, 32);
+  const bool rotated = a.blocks[0].format == KvFormat::int4;
   for (Index r = 0; r < a.rows; ++r) {
     a.max[r] = -__builtin_inff();
     a.sum[r] = 0;
@@ -218,15 +289,12 @@ inline void attend_span(const SpanArgs& a) {
       _mm512_storeu_ps(s.q + r * q_stride + d, _mm512_maskz_loadu_ps(m, a.q + a.q_offset[r] + d));
       _mm512_mask_storeu_ps(a.out + r * a.head_dim + d, m, _mm512_setzero_ps());
     });
+    if (rotated) rotate(s.q + r * q_stride, a.head_dim);
   }
   for (Index b = 0; b < a.block_count; ++b) {
-    const KvBlock& next = a.blocks[b + 1 < a.block_count ? b + 1 : b];
-    if (a.blocks[b].format == KvFormat::bf16) {
-      attend_block<StepInOrder<LoadBf16>, PairBf16>(a, a.blocks[b], next, s);
-    } else {
-      attend_block<StepF32, PairF32>(a, a.blocks[b], next, s);
-    }
+    attend_block(a, a.blocks[b], a.blocks[b + 1 < a.block_count ? b + 1 : b], s);
   }
+  for (Index r = 0; r < a.rows && rotated; ++r) rotate(a.out + r * a.head_dim, a.head_dim);
 }
 
 inline void merge_span(const MergeArgs& a) {
@@ -258,6 +326,8 @@ inline constexpr KernelTable table = [] {
   t.matmul_scratch_bytes = matmul_scratch_bytes;
   t.matmul_quantised = matmul_quantised;
   t.quantised_scratch_bytes = quantised_scratch_bytes;
+  t.matmul_int8 = avx2::matmul_int8;  // vectors twice as long gain little without dot products of bytes
+  t.int8_scratch_bytes = avx2::int8_scratch_bytes;
   t.rms_norm = rms_norm;
   t.rope = rope;
   t.silu_mul = silu_mul;

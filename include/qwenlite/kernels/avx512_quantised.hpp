@@ -4,9 +4,9 @@
 // of fused multiply-adds that avx512.hpp describes. Few columns read the weights where they lie, each on its
 // own; more share rows decoded once, with the same values and so the same bits.
 //
-// An element is u * scale + shift, in one fused multiply-add. An int8 is first made a float by putting its
-// byte into the mantissa of 2^15, which shift takes off again; for int4 all sixteen values are computed at
-// once, and a permutation looks them up.
+// An element of int8 or int4 is u * scale + shift, in one fused multiply-add. An int8 is first made a float
+// by putting its byte into the mantissa of 2^15, which shift takes off again; for int4 all sixteen values are
+// computed at once, and a permutation looks them up. An fp8 becomes a float16 on its way.
 #pragma once
 
 #include <qwenlite/kernels/avx512_matmul.hpp>
@@ -39,6 +39,7 @@ struct GroupScales {
   void load(const WeightView& w, Index row, Index rows, Index first) {
     const Index groups = ceil_div(w.cols, w.planes.group);
     const __mmask16 m = first_lanes(groups - first);
+    if (w.format == Format::fp8) return load_blocks(w, row, rows, first, m);
     const __m512 offset = _mm512_set1_ps(w.format == Format::int8 ? -32768.0F : 0.0F);
     for (Index r = 0; r < rows; ++r) {
       const Index at = (row + r) * groups + first;
@@ -47,21 +48,68 @@ struct GroupScales {
       if (w.planes.zeros != nullptr) {
         zero = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, w.planes.zeros + at)));
       }
+      const __m512 below = _mm512_sub_ps(offset, zero);
+      const bool unscaled = w.format == Format::int8 && w.planes.zeros != nullptr;  // see Int8WithZeros
       _mm512_store_ps(scale[r], s);
-      _mm512_store_ps(shift[r], _mm512_mul_ps(s, _mm512_sub_ps(offset, zero)));
+      _mm512_store_ps(shift[r], unscaled ? below : _mm512_mul_ps(s, below));
+    }
+  }
+
+ private:
+  /// fp8: 2^8 times the scales, see Fp8.
+  void load_blocks(const WeightView& w, Index row, Index rows, Index first, __mmask16 m) {
+    const Index groups = ceil_div(w.cols, w.planes.group);
+    for (Index r = 0; r < rows; ++r) {
+      const Index at = (w.planes.block_row + row + r) / quantised_block * groups + first;
+      const __m512 s = LoadF32::some(w.planes.scales + 4 * at, m);
+      _mm512_store_ps(scale[r], _mm512_mul_ps(s, _mm512_set1_ps(256.0F)));
     }
   }
 };
 
-/// Sixteen int8 elements.
-[[nodiscard]] inline __m512 decode_int8(const std::byte* p, __m512 scale, __m512 shift) {
+/// Thirty-two decoded elements.
+struct TwoVectors {
+  __m512 first;
+  __m512 second;
+};
+
+/// Sixteen bytes as 2^15 + u.
+[[nodiscard]] inline __m512 above_bytes(const std::byte* p) {
   const __m512i four_times = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   const __m512i places = _mm512_setr_epi32(0x0000, 0x0100, 0x0200, 0x0300, 0x0400, 0x0500, 0x0600, 0x0700,
                                            0x0800, 0x0900, 0x0A00, 0x0B00, 0x0C00, 0x0D00, 0x0E00, 0x0F00);
   const __m512i above = _mm512_set1_epi32(0x47000000);  // 2^15
-  const __m512i u = _mm512_mask_shuffle_epi8(above, 0x2222222222222222U, four_times, places);
-  return _mm512_fmadd_ps(_mm512_castsi512_ps(u), scale, shift);
+  return _mm512_castsi512_ps(_mm512_mask_shuffle_epi8(above, 0x2222222222222222U, four_times, places));
 }
+
+/// How bytes become elements: one type for each format of bytes.
+struct Int8 {
+  [[nodiscard]] static TwoVectors decode(const std::byte* p, __m512 scale, __m512 shift) {
+    return {_mm512_fmadd_ps(above_bytes(p), scale, shift),
+            _mm512_fmadd_ps(above_bytes(p + 16), scale, shift)};
+  }
+};
+/// With any zero point, 2^15 + zero times a scale has more bits than a float: shift comes first.
+struct Int8WithZeros {
+  [[nodiscard]] static TwoVectors decode(const std::byte* p, __m512 scale, __m512 shift) {
+    return {_mm512_mul_ps(_mm512_add_ps(above_bytes(p), shift), scale),
+            _mm512_mul_ps(_mm512_add_ps(above_bytes(p + 16), shift), scale)};
+  }
+};
+/// A float16 of the same sign, exponent and fraction is 2^8 times smaller. Adding 1 to the fraction carries
+/// into the top bit of the exponent for the code of NaN alone; together with it that is a float16's NaN.
+struct Fp8 {
+  [[nodiscard]] static TwoVectors decode(const std::byte* p, __m512 scale, __m512 /*shift*/) {
+    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    const __m512i halves = _mm512_slli_epi16(_mm512_cvtepi8_epi16(codes), 7);  // the sign in both top bits
+    const __m512i next = _mm512_add_epi16(halves, _mm512_set1_epi16(0x80));
+    const __m512i top = _mm512_set1_epi16(0x4000);
+    const __m512i h = _mm512_ternarylogic_epi32(halves, next, top, 0x78);  // halves ^ (next & top)
+    const __m512 first = _mm512_cvtph_ps(_mm512_castsi512_si256(h));
+    const __m512 second = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1));
+    return {_mm512_mul_ps(first, scale), _mm512_mul_ps(second, scale)};
+  }
+};
 
 /// The sixteen values an int4 can have.
 [[nodiscard]] inline __m512 int4_values(__m512 scale, __m512 shift) {
@@ -71,21 +119,24 @@ struct GroupScales {
 
 // ------------------------------------------------------------------------------------ one column
 
-/// R rows of int8 by one column.
-template <int R>
-inline void int8_rows(const WeightView& w, Index row, const float* x, __m512* sums) {
+/// R rows of bytes by one column.
+template <class Bytes, int R>
+inline void byte_rows(const WeightView& w, Index row, const float* x, __m512* sums) {
   const std::byte* p = w.row(row);
   const Index stride = w.row_bytes();
-  const Index steps = round_up(w.cols, 32) / 16;
+  const Index steps = ceil_div(w.cols, 32);
   GroupScales groups;
   __m512 sum[static_cast<std::size_t>(R)];
   __m512 scale[static_cast<std::size_t>(R)];
   __m512 shift[static_cast<std::size_t>(R)];
   const auto step = [&](Index i) {
-    const __m512 v = _mm512_loadu_ps(x + 16 * i);
+    const __m512 v = _mm512_loadu_ps(x + 32 * i);
+    const __m512 u = _mm512_loadu_ps(x + 32 * i + 16);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      sum[r] = _mm512_fmadd_ps(decode_int8(p + r * stride + 16 * i, scale[r], shift[r]), v, sum[r]);
+      const TwoVectors elements = Bytes::decode(p + r * stride + 32 * i, scale[r], shift[r]);
+      sum[r] = _mm512_fmadd_ps(elements.first, v, sum[r]);
+      sum[r] = _mm512_fmadd_ps(elements.second, u, sum[r]);
     }
   };
 #pragma GCC unroll 8
@@ -97,25 +148,25 @@ inline void int8_rows(const WeightView& w, Index row, const float* x, __m512* su
       scale[r] = _mm512_set1_ps(groups.scale[r][g % 16]);
       shift[r] = _mm512_set1_ps(groups.shift[r][g % 16]);
     }
-    const Index last = steps - i > w.planes.group / 16 ? i + w.planes.group / 16 : steps;
-    for (; i + 4 <= last; i += 4) {
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) prefetch(p + (r + R) * stride + 16 * i);
-      step(i);
-      step(i + 1);
-      step(i + 2);
-      step(i + 3);
-    }
+    const Index group = w.planes.group / 32;
+    const Index last = steps - i > group ? i + group : steps;
     for (; i < last; ++i) {
-      if (i % 4 == 0) {
+      if (i % 2 == 0) {  // the rows that follow, in as many streams as there are rows here
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) prefetch(p + (r + R) * stride + 16 * i);
+        for (int r = 0; r < R; ++r) prefetch(p + (r + R) * stride + 32 * i);
       }
       step(i);
     }
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) sums[r] = sum[r];
+}
+
+/// Up to eight rows of bytes by one column.
+template <class Bytes>
+inline void byte_rows(const WeightView& w, Index row, Index rows, const float* x, __m512* sums) {
+  if (rows == row_streams) return byte_rows<Bytes, row_streams>(w, row, x, sums);
+  for (Index r = 0; r < rows; ++r) byte_rows<Bytes, 1>(w, row + r, x, sums + r);
 }
 
 /// Extends a row's chain by the 128 elements of an int4 block, of which PerTable times sixteen share a scale.
@@ -172,21 +223,21 @@ inline void int4_rows(const WeightView& w, Index row, Index rows, const float* x
   }
 }
 
+/// Up to eight rows by one column: what multiplies the matrix.
+using MultiplyRows = void (*)(const WeightView& w, Index row, Index rows, const float* x, __m512* sums);
+[[nodiscard]] inline MultiplyRows rows_of(const WeightView& w) {
+  if (w.format == Format::fp8) return byte_rows<Fp8>;
+  if (w.format == Format::int8) return w.planes.zeros == nullptr ? byte_rows<Int8> : byte_rows<Int8WithZeros>;
+  return w.planes.group == 32 ? int4_rows<2> : w.planes.group == 64 ? int4_rows<4> : int4_rows<8>;
+}
+
 /// One column of a strip.
 inline void multiply_stored(const WeightView& w, const float* x, float* out, bool accumulate) {
+  const MultiplyRows multiply = rows_of(w);
   for (Index row = 0; row < w.rows; row += row_streams) {
     const Index rows = w.rows - row < row_streams ? w.rows - row : row_streams;
     __m512 sums[row_streams];
-    if (w.format == Format::int4) {
-      const auto multiply = w.planes.group == 32   ? int4_rows<2>
-                            : w.planes.group == 64 ? int4_rows<4>
-                                                   : int4_rows<8>;
-      multiply(w, row, rows, x, sums);
-    } else if (rows == row_streams) {
-      int8_rows<row_streams>(w, row, x, sums);
-    } else {
-      for (Index r = 0; r < rows; ++r) int8_rows<1>(w, row + r, x, sums + r);
-    }
+    multiply(w, row, rows, x, sums);
     if (rows == row_streams) {
       tile_store<row_streams>(sums, out + row, accumulate);
     } else {
@@ -204,33 +255,49 @@ inline void multiply_stored(const WeightView& w, const float* x, float* out, boo
   return _mm512_permutexvar_ps(_mm512_srlv_epi32(raw, bits), values);
 }
 
-/// Decodes a row to out[cols].
-template <Format format>
-inline void decode_row_of(const WeightView& w, Index row, float* out) {
-  const std::byte* p = w.row(row);
-  const Index steps = w.cols / 16;
+/// Decodes a row to out[cols]; decoded(i, scale, shift) gives elements [32 i, 32 i + 32).
+template <class Decoded>
+inline void decode_row_by(const WeightView& w, Index row, float* out, const Decoded& decoded) {
+  const Index steps = w.cols / 32;
+  const Index group = w.planes.group / 32;
   GroupScales groups;
-  for (Index g = 0, i = 0; 16 * i < w.cols; ++g) {
+  for (Index g = 0, i = 0; 32 * i < w.cols; ++g) {
     if (g % 16 == 0) groups.load(w, row, 1, g);
-    const __m512 scale = _mm512_set1_ps(groups.scale[0][g % 16]);
-    const __m512 shift = _mm512_set1_ps(groups.shift[0][g % 16]);
-    const __m512 values = int4_values(scale, shift);
-    const auto decoded = [&](Index at) {
-      return format == Format::int8 ? decode_int8(p + 16 * at, scale, shift) : decode_int4(p, at, values);
-    };
-    const Index end = i + w.planes.group / 16;
-    const Index last = end < steps ? end : steps;
-#pragma GCC unroll 2
-    for (; i < last; ++i) _mm512_storeu_ps(out + 16 * i, decoded(i));
+    const auto elements =
+        decoded(_mm512_set1_ps(groups.scale[0][g % 16]), _mm512_set1_ps(groups.shift[0][g % 16]));
+    const Index last = i + group < steps ? i + group : steps;
+    const Index end = i + group;
+    for (; i < last; ++i) {
+      const TwoVectors two = elements(i);
+      _mm512_storeu_ps(out + 32 * i, two.first);
+      _mm512_storeu_ps(out + 32 * i + 16, two.second);
+    }
     if (i == end) continue;
-    if (16 * i < w.cols) _mm512_mask_storeu_ps(out + 16 * i, first_lanes(w.cols - 16 * i), decoded(i));
+    if (32 * i == w.cols) return;
+    const TwoVectors two = elements(i);
+    const Index left = w.cols - 32 * i;
+    _mm512_mask_storeu_ps(out + 32 * i, first_lanes(left), two.first);
+    if (left > 16) _mm512_mask_storeu_ps(out + 32 * i + 16, first_lanes(left - 16), two.second);
     return;
   }
 }
 
+template <class Bytes>
+inline void decode_bytes(const WeightView& w, Index row, float* out) {
+  decode_row_by(w, row, out, [p = w.row(row)](__m512 scale, __m512 shift) {
+    return [=](Index i) { return Bytes::decode(p + 32 * i, scale, shift); };
+  });
+}
+
 inline void decode_quantised(const WeightView& w, Index row, float* out) {
-  if (w.format == Format::int8) return decode_row_of<Format::int8>(w, row, out);
-  decode_row_of<Format::int4>(w, row, out);
+  if (w.format == Format::fp8) return decode_bytes<Fp8>(w, row, out);
+  if (w.format == Format::int8 && w.planes.zeros != nullptr) return decode_bytes<Int8WithZeros>(w, row, out);
+  if (w.format == Format::int8) return decode_bytes<Int8>(w, row, out);
+  decode_row_by(w, row, out, [p = w.row(row)](__m512 scale, __m512 shift) {
+    return [p, values = int4_values(scale, shift)](Index i) {
+      return TwoVectors{decode_int4(p, 2 * i, values), decode_int4(p, 2 * i + 1, values)};
+    };
+  });
 }
 
 /// Elements between decoded rows: not a multiple of 4096 bytes, so that rows do not compete for the same sets
@@ -243,7 +310,7 @@ inline void decode_quantised(const WeightView& w, Index row, float* out) {
 inline constexpr Index columns_from_cache = 3;
 
 inline Index quantised_scratch_bytes(Index rows, Index in, Index columns) {
-  return columns > columns_from_cache ? rows * decoded_stride(in) * 4 : 0;
+  return columns > columns_from_cache ? (rows * decoded_stride(in) + carried_floats(rows, in)) * 4 : 0;
 }
 
 inline void matmul_quantised(const MatmulArgs& a) {
@@ -269,7 +336,7 @@ inline void matmul_quantised(const MatmulArgs& a) {
                   .out = a.out + row,
                   .out_stride = a.out_stride,
                   .accumulate = a.accumulate},
-                 rows, a.columns);
+                 rows, a.columns, panel + a.rows * stride);
   }
 }
 

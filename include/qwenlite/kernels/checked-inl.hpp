@@ -7,6 +7,8 @@
 // the sum of their absolute values. Chains: float32 kernels work in lanes of four or more, so n / 4 and a few
 // steps for the lanes; tiles add term after term, n, or 3 n when inputs come in three parts. No rounding can
 // exceed these bounds, and a lost, doubled or misplaced term of ordinary size exceeds them by far.
+// Activations that became int8 are those that the kernel packed; sums of integers have no error, the chains
+// over groups less than others.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +30,8 @@ inline constexpr double vanishing = 1e-36;  ///< kernels may take denormal numbe
 
 /// What a sum of n products may be off by, as a part of the sum of their absolute values.
 [[nodiscard]] inline double sum_bound(Index n, PackLayout layout) {
-  const Index chain = keeps_f32(layout) ? n / 4 : rounds_to_bf16(layout) ? n : 3 * n;
+  const bool lanes = keeps_f32(layout) || layout == PackLayout::rows_int8;
+  const Index chain = lanes ? n / 4 : rounds_to_bf16(layout) ? n : 3 * n;
   return static_cast<double>(chain + 8) * u;
 }
 
@@ -136,7 +139,18 @@ inline void Comparison::report(const MessageText& what, const char* column_name,
   if (layout == PackLayout::rows_f32) return "float32 rows";
   if (layout == PackLayout::split_f32) return "split float32 rows";
   if (layout == PackLayout::pairs_bf16) return "bf16 pairs of columns";
+  if (layout == PackLayout::rows_int8) return "int8 rows";
   return layout == PackLayout::tiles_bf16 ? "bf16 tiles" : "tiles of three bf16 parts";
+}
+
+/// A column packed as int8, as float32.
+inline void unpack_int8(const std::byte* column, Index in, float* out) {
+  const Int8Column parts(in);
+  for (Index i = 0; i < in; ++i) {
+    float scale = 0;
+    std::memcpy(&scale, column + parts.scales() + i / quantised_block * 4, 4);
+    out[i] = static_cast<float>(static_cast<std::int8_t>(std::to_integer<std::uint8_t>(column[i]))) * scale;
+  }
 }
 
 /// One column of packed activations as float32: out [in].
@@ -150,6 +164,7 @@ inline void unpack(PackLayout layout, const std::byte* packed, Index in, Index c
     for (Index i = 0; i < in; ++i) out[i] = row[i / 32 * 32 + i % 2 * 16 + i % 32 / 2];
     return;
   }
+  if (layout == PackLayout::rows_int8) return unpack_int8(packed + column * int8_column_bytes(in), in, out);
   if (layout == PackLayout::pairs_bf16) {
     const std::byte* pair = packed + column / 2 * packed_bytes(layout, 2, in);
     for (Index i = 0; i < in; ++i) out[i] = decode(Format::bf16, pair, i / 4 * 8 + column % 2 * 4 + i % 4);
@@ -169,8 +184,19 @@ inline void unpack(PackLayout layout, const std::byte* packed, Index in, Index c
 
 /// What packing may be off by, relative to each number: the norm, and the rounding of the layout.
 [[nodiscard]] inline double pack_bound(PackLayout layout, bool normed, Index in) {
-  const double rounding = keeps_f32(layout) ? 0 : rounds_to_bf16(layout) ? 0x1p-8 : 2 * u;
+  const bool whole = keeps_f32(layout) || layout == PackLayout::rows_int8;  // see add_int8_steps()
+  const double rounding = whole ? 0 : rounds_to_bf16(layout) ? 0x1p-8 : 2 * u;
   return rounding + (normed ? norm_bound(in) : 0);
+}
+
+/// What rounding to int8 adds to the slack of each number: half a step of its block.
+inline void add_int8_steps(const float* expected, Index in, float* slack) {
+  for (Index first = 0; first < in; first += quantised_block) {
+    const Index last = std::min(in, first + quantised_block);
+    float largest = 0;
+    for (Index i = first; i < last; ++i) largest = std::max(largest, std::abs(expected[i]) + slack[i]);
+    for (Index i = first; i < last; ++i) slack[i] += largest * (0.5001F / 127.0F) + 0x1p-99F;
+  }
 }
 
 /// `bound` of a number's size, and what may vanish.
@@ -196,6 +222,7 @@ inline void compare_packed(const Ops& ops, const ConstMatrix<float>& x, const No
                   .epsilon = norm != nullptr ? norm->epsilon : 0.0F,
                   .out = reinterpret_cast<std::byte*>(expected)});
     for (Index i = 0; i < in; ++i) expected[in + i] = relative(bound, expected[i]);
+    if (layout == PackLayout::rows_int8) add_int8_steps(expected, in, expected + in);
     comparison.judge(t, 0, found, expected, in);
   };
   comparison.run(packed.columns, TaskRef(task));
@@ -217,7 +244,8 @@ QWENLITE_INLINE Packed pack(const Ops& plain, const ConstMatrix<float>& x, const
 
 /// A product's input as float32, and what sums over it may be off by.
 struct Input {
-  AlignedBuffer rows;  // [columns][in rounded up to 32]
+  AlignedBuffer rows;                // [columns][in rounded up to 32]
+  const std::byte* codes = nullptr;  // the packed columns, if they are int8
   Index in;
   Index columns;
   double bound;
@@ -228,6 +256,7 @@ struct Input {
         columns(x.columns),
         bound(sum_bound(x.in, ops.layout(weights))) {
     const PackLayout layout = ops.layout(weights);
+    if (layout == PackLayout::rows_int8) codes = x.data[static_cast<std::size_t>(layout)];
     for (Index t = 0; t < columns; ++t) {
       unpack(layout, x.data[static_cast<std::size_t>(layout)], in, t, rows.floats() + t * round_up(in, 32));
     }
@@ -235,14 +264,16 @@ struct Input {
 
   /// out[t] = weight row r times column t.
   void multiply(const WeightView& w, Index r, float* out) const {
-    const auto product = is_quantised(w.format) ? scalar::matmul_quantised : scalar::matmul;
+    const auto product = codes != nullptr         ? scalar::matmul_int8
+                         : is_quantised(w.format) ? scalar::matmul_quantised
+                                                  : scalar::matmul;
     product({.weights = w.row(r),
              .format = w.format,
              .row_bytes = w.row_bytes(),
              .planes = w.planes_from(r),
              .rows = 1,
              .in = in,
-             .packed = rows.data(),
+             .packed = codes != nullptr ? codes : rows.data(),
              .columns = columns,
              .out = out,
              .out_stride = 1});

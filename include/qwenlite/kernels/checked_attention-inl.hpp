@@ -72,8 +72,9 @@ inline void QueryRow::attend(float* out, float* later, std::byte* scratch) {
   for (Index d = 0; d < shape.head_dim; ++d) out[d] /= sum;
 }
 
-/// sizes[d] = sum of p |v_d|; returns what a probability may be off by, relative to itself, when scores are
-/// off by `score_bound` of their terms: twice the largest such error, in score and in normalisation.
+/// sizes[d] = sum of p |v_d|, of keys and values as stored (then q must be rotated if they are); returns what
+/// a probability may be off by, relative to itself, when scores are off by `score_bound` of their terms:
+/// twice the largest such error, in score and in normalisation.
 inline double QueryRow::measure(double score_bound, float* sizes) const {
   std::fill_n(sizes, shape.head_dim, 0.0F);
   double largest = 0;
@@ -83,8 +84,7 @@ inline double QueryRow::measure(double score_bound, float* sizes) const {
     double score = 0;
     double terms = 0;
     for (Index d = 0; d < shape.head_dim; ++d) {
-      const double term = static_cast<double>(q[d]) *
-                          static_cast<double>(scalar::load_kv(at.format, at.k, row * shape.head_dim + d));
+      const double term = static_cast<double>(q[d]) * static_cast<double>(key_in(at, shape.head_dim, row, d));
       score += term;
       terms += std::abs(term);
     }
@@ -92,12 +92,18 @@ inline double QueryRow::measure(double score_bound, float* sizes) const {
     largest = std::max(largest, terms * std::abs(scale));
     const double p = std::exp(score * scale - static_cast<double>(max)) / static_cast<double>(sum);
     for (Index d = 0; d < shape.head_dim; ++d) {
-      const Index pair = (row / 2 * shape.head_dim + d) * 2 + row % 2;
-      sizes[d] +=
-          static_cast<float>(p * std::abs(static_cast<double>(scalar::load_kv(at.format, at.v, pair))));
+      sizes[d] += static_cast<float>(p * std::abs(static_cast<double>(value_in(at, shape.head_dim, row, d))));
     }
   }
   return std::expm1(2 * score_bound * largest);
+}
+
+/// What each output may be off by when the rotated ones are off by `sizes`: elements of the rotation are
+/// 1 / sqrt(width) in size.
+inline void spread(float* sizes, Index width) {
+  double sum = 0;
+  for (Index d = 0; d < width; ++d) sum += static_cast<double>(sizes[d]);
+  std::fill_n(sizes, width, static_cast<float>(sum / std::sqrt(static_cast<double>(width))));
 }
 
 /// An output is a mean of values: it is off by what the probabilities are off by, by the rounding of a chain
@@ -106,24 +112,31 @@ QWENLITE_INLINE void attend(const Ops& ops, const SequencePiece& piece, const At
                             const ConstMatrix<float>& q, const Matrix<float>& out) {
   const Index width = shape.head_dim;
   const KvFormat format = piece.block(piece.cache, shape.layer, 0, 0).format;
-  const bool tiles = format == KvFormat::bf16 && rounds_to_bf16(ops.layout(Format::bf16));
-  const double score_bound = sum_bound(width, tiles ? PackLayout::tiles_bf16 : PackLayout::rows_f32) + 16 * u;
-  Comparison comparison(ops, 3 * width + 2 * block_positions);
+  const bool tiles = format != KvFormat::f32 && rounds_to_bf16(ops.layout(Format::bf16));
+  const bool rotated = format == KvFormat::int4;
+  const Index scratch = scalar::attend_scratch_bytes(width) / Index{sizeof(float)};
+  const double score_bound =
+      sum_bound(width, tiles ? PackLayout::tiles_bf16 : PackLayout::rows_f32) + (rotated ? 80 : 16) * u;
+  Comparison comparison(ops, 3 * width + scratch);
   auto task = [&](Index unit, int worker) {
     const Index t = piece.row + unit / shape.num_heads;
     const Index head = unit % shape.num_heads;
-    float* const memory = comparison.memory(worker);  // the scalar kernel's scores come first
-    float* const query = memory + 2 * block_positions;
+    float* const memory = comparison.memory(worker);  // the scalar kernel's scratch comes first
+    float* const query = memory + scratch;
     float* const expected = query + width;
     float* const sizes = expected + width;
     std::copy_n(q.data() + t * q.outerStride() + head * width, width, query);
+    if (rotated) rotate(query, width);
     for (Index d = 0; d < width && tiles; ++d) query[d] = static_cast<float>(Bf16(query[d]));
+    if (rotated) rotate(query, width);  // back: the scalar kernel turns it again
     QueryRow row{piece, shape, head / (shape.num_heads / shape.num_kv_heads), piece.position + t - piece.row,
                  query};
     row.attend(expected, sizes, reinterpret_cast<std::byte*>(memory));
+    if (rotated) rotate(query, width);  // as the keys are
     const double keys =
         static_cast<double>(std::min(row.last + 1, span_positions) + row.last / span_positions);
     const double bound = row.measure(score_bound, sizes) + (2 * keys + 64) * u + (tiles ? 0x1p-8 : 0);
+    if (rotated) spread(sizes, width);
     for (Index d = 0; d < width; ++d) sizes[d] = relative(bound, sizes[d]);
     comparison.judge(t, head * width, out.data() + t * out.outerStride() + head * width, expected, width);
   };

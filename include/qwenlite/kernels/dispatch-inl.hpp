@@ -15,6 +15,7 @@
 #include <qwenlite/kernels/amx.hpp>
 #include <qwenlite/kernels/avx2.hpp>
 #include <qwenlite/kernels/avx512.hpp>
+#include <qwenlite/kernels/avx512_vnni.hpp>
 #include <qwenlite/kernels/process.hpp>
 #elif defined(__aarch64__)
 #include <qwenlite/kernels/neon.hpp>
@@ -47,8 +48,9 @@ QWENLITE_INLINE CpuFeatures probe_cpu() noexcept {
   found.avx2 = (xcr0 & 0x6U) == 0x6U && bit(ebx, 5) && fma && f16c;
   found.avx512 =
       found.avx2 && (xcr0 & 0xE6U) == 0xE6U && bit(ebx, 16) && bit(ebx, 17) && bit(ebx, 30) && bit(ebx, 31);
+  found.avx512_vnni = found.avx512 && bit(ecx, 11);
   __cpuid_count(7, 1, eax, ebx, ecx, edx);
-  found.amx = found.avx512 && bit(eax, 5) && amx && (xcr0 & 0x60000U) == 0x60000U;
+  found.amx = found.avx512_vnni && bit(eax, 5) && amx && (xcr0 & 0x60000U) == 0x60000U;
 #elif defined(__aarch64__)
   found.neon_bf16 = neon_bf16::is_available();
 #endif
@@ -57,13 +59,14 @@ QWENLITE_INLINE CpuFeatures probe_cpu() noexcept {
 
 QWENLITE_INLINE std::span<const KernelTable* const> supported() {
   struct List {
-    std::array<const KernelTable*, 4> tables{&scalar::table};
+    std::array<const KernelTable*, 5> tables{&scalar::table};
     std::size_t count = 1;
     List() {
 #if defined(__x86_64__)
       const CpuFeatures cpu = probe_cpu();
       if (cpu.avx2) tables[count++] = &avx2::table;
       if (cpu.avx512) tables[count++] = &avx512::table;
+      if (cpu.avx512_vnni) tables[count++] = &avx512_vnni::table;
       if (cpu.amx) tables[count++] = &amx::table;
 #elif defined(__aarch64__)
       tables[count++] = &neon::table;
@@ -97,7 +100,7 @@ QWENLITE_INLINE Choice choose(const char* forced) {
     if (forced != nullptr && *forced != '\0') {
       throw Error(ErrorCode::unsupported, "QWENLITE_ISA: the system refuses the use of AMX tiles");
     }
-    choice = {&avx512::table, "AMX is present, but the system refuses its use"};
+    choice = {&avx512_vnni::table, "AMX is present, but the system refuses its use"};
   }
 #endif
   return choice;

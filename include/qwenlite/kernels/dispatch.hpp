@@ -18,10 +18,11 @@ namespace kernels {
 /// What CPUID and XCR0 say, or the kernel's list of capabilities on Arm: the CPU has it and the system saves
 /// its registers.
 struct CpuFeatures {
-  bool avx2 = false;       ///< AVX2, FMA and F16C
-  bool avx512 = false;     ///< F, BW, DQ and VL
-  bool amx = false;        ///< AMX-TILE and AMX-BF16, with AVX-512 and its BF16 conversions
-  bool neon_bf16 = false;  ///< Arm's products of bf16 matrices; NEON itself is in every 64-bit Arm CPU
+  bool avx2 = false;         ///< AVX2, FMA and F16C
+  bool avx512 = false;       ///< F, BW, DQ and VL
+  bool avx512_vnni = false;  ///< its dot products of bytes as well
+  bool amx = false;          ///< AMX-TILE and AMX-BF16, with AVX-512, VNNI and BF16 conversions
+  bool neon_bf16 = false;    ///< Arm's products of bf16 matrices; NEON itself is in every 64-bit Arm CPU
 };
 
 [[nodiscard]] CpuFeatures probe_cpu() noexcept;

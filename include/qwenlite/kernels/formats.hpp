@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Storage formats of weights and of cached keys and values: what a row looks like in memory and how one
-// element of it is decoded. Everything else about a format is a kernel's business.
+// Storage formats of weights: what a row looks like in memory and how one element of it is decoded.
+// Everything else about a format is a kernel's business. Those of cached keys and values are in
+// kv_formats.hpp.
 #pragma once
 
 #include <cstring>
 
+#include <qwenlite/kernels/kv_formats.hpp>
 #include <qwenlite/tensor.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-/// How a weight matrix is stored. The last two are quantised, see quantised.hpp.
-enum class Format : std::uint8_t { bf16, f16, f32, int8, int4 };
-inline constexpr Index format_count = 5;
-
-/// How keys and values are stored in a cache.
-enum class KvFormat : std::uint8_t { bf16, f32 };
+/// How a weight matrix is stored. The last three are quantised, see quantised.hpp.
+enum class Format : std::uint8_t { bf16, f16, f32, int8, int4, fp8 };
+inline constexpr Index format_count = 6;
 
 /// What a matrix product rounds its inputs to (weights are used as stored, sums are float32).
 enum class Precision : std::uint8_t {
   exact,  ///< activations keep float32's accuracy
   bf16,   ///< activations are rounded once to bfloat16, as the original models run
+  int8,   ///< before int8 and int4 weights activations become int8 (int8_activations.hpp); else exact
 };
 
 [[nodiscard]] constexpr std::string_view name_of(Format format) noexcept {
@@ -31,21 +31,23 @@ enum class Precision : std::uint8_t {
     case Format::f32: return "f32";
     case Format::int8: return "int8";
     case Format::int4: return "int4";
+    case Format::fp8: return "fp8";
   }
   return "?";
 }
 
-[[nodiscard]] constexpr std::string_view name_of(KvFormat format) noexcept {
-  return format == KvFormat::bf16 ? "bf16" : "f32";
-}
-
 [[nodiscard]] constexpr std::string_view name_of(Precision precision) noexcept {
-  return precision == Precision::exact ? "exact" : "bf16";
+  switch (precision) {
+    case Precision::exact: return "exact";
+    case Precision::bf16: return "bf16";
+    case Precision::int8: return "int8";
+  }
+  return "?";
 }
 
-/// Whether elements are small integers with a scale for each group of them.
+/// Whether elements are small numbers with a scale for each group of them.
 [[nodiscard]] constexpr bool is_quantised(Format format) noexcept {
-  return format == Format::int8 || format == Format::int4;
+  return format == Format::int8 || format == Format::int4 || format == Format::fp8;
 }
 
 /// Elements of a block: quantised rows are whole blocks, the last one padded.
@@ -55,21 +57,19 @@ inline constexpr Index quantised_block = 128;
 [[nodiscard]] constexpr Index element_bytes(Format format) noexcept {
   return format == Format::f32 ? 4 : 2;
 }
-[[nodiscard]] constexpr Index element_bytes(KvFormat format) noexcept {
-  return format == KvFormat::f32 ? 4 : 2;
-}
 
 /// Bytes from one row of a matrix to the next.
 [[nodiscard]] constexpr Index row_bytes(Format format, Index cols) noexcept {
   if (!is_quantised(format)) return cols * element_bytes(format);
-  return round_up(cols, quantised_block) / (format == Format::int8 ? 1 : 2);
+  return round_up(cols, quantised_block) / (format == Format::int4 ? 2 : 1);
 }
 
 /// The scales of quantised rows, and their zero points if they have any. Any alignment.
 struct GroupPlanes {
-  const std::byte* scales = nullptr;  ///< [rows][groups] float16
+  const std::byte* scales = nullptr;  ///< [rows][groups] float16; fp8: [ceil(rows / 128)][groups] float32
   const std::byte* zeros = nullptr;   ///< [rows][groups] uint8, or null: the middle of the format's range
-  Index group = 0;                    ///< elements of a group: a multiple of 32; groups = ceil(cols / group)
+  Index group = 0;      ///< elements of a group: a multiple of 32, fp8: 128; groups = ceil(cols / group)
+  Index block_row = 0;  ///< fp8: place of the first row within its block of 128
 };
 
 /// A weight matrix where it lies: [rows, cols] = [out, in], rows contiguous, any alignment.
@@ -85,8 +85,13 @@ struct WeightView {
   /// The planes from row r on.
   [[nodiscard]] GroupPlanes planes_from(Index r) const noexcept {
     if (!is_quantised(format)) return {};
-    const Index skipped = r * ceil_div(cols, planes.group);
-    return {planes.scales + 2 * skipped, planes.zeros == nullptr ? nullptr : planes.zeros + skipped,
+    const Index groups = ceil_div(cols, planes.group);
+    if (format == Format::fp8) {
+      const Index row = planes.block_row + r;
+      return {planes.scales + 4 * groups * (row / quantised_block), nullptr, planes.group,
+              row % quantised_block};
+    }
+    return {planes.scales + 2 * groups * r, planes.zeros == nullptr ? nullptr : planes.zeros + groups * r,
             planes.group};
   }
 };
@@ -113,52 +118,6 @@ struct VectorView {
   F16 half;
   half.bits = bits;
   return static_cast<float>(half);
-}
-
-// ------------------------------------------------------------------------------ keys and values
-
-/// Positions in a block of keys and values; also the block of attention, of the delta rule's chunk and
-/// of prefix hashing. Blocks start at absolute positions that are multiples of it.
-inline constexpr Index block_positions = 64;
-
-/// Keys after which attention starts a new partial result (a span); spans are merged in ascending order.
-inline constexpr Index span_positions = 1024;
-
-/// 64 positions of one key/value head, as every cache hands them to the attention kernels.
-///
-///   k  [64][head_dim]      one row per position
-///   v  [32][head_dim][2]   two positions interleaved: even position first
-///
-/// Memory holds finite numbers everywhere, also at and beyond `count`: kernels may multiply them by zero.
-/// k and v are aligned to 64 bytes.
-struct KvBlock {
-  const std::byte* k = nullptr;
-  const std::byte* v = nullptr;
-  Index first = 0;  ///< absolute position of the first row, a multiple of 64
-  Index count = 0;  ///< valid positions, 1..64
-  KvFormat format = KvFormat::bf16;
-};
-
-/// Bytes of one of k or v of a block.
-[[nodiscard]] constexpr Index kv_plane_bytes(KvFormat format, Index head_dim) noexcept {
-  return block_positions * head_dim * element_bytes(format);
-}
-
-/// Writes one position (row 0..63) of a block: `key` and `value` are [head_dim] float32.
-inline void store_kv(KvFormat format, Index head_dim, Index row, const float* key, const float* value,
-                     std::byte* k, std::byte* v) noexcept {
-  const Index pair = row / 2;
-  const Index half = row % 2;
-  if (format == KvFormat::f32) {
-    std::memcpy(k + row * head_dim * 4, key, static_cast<std::size_t>(head_dim) * 4);
-    auto* out = reinterpret_cast<float*>(v) + pair * head_dim * 2 + half;
-    for (Index d = 0; d < head_dim; ++d) out[d * 2] = value[d];
-    return;
-  }
-  auto* keys = reinterpret_cast<std::uint16_t*>(k) + row * head_dim;
-  auto* values = reinterpret_cast<std::uint16_t*>(v) + pair * head_dim * 2 + half;
-  for (Index d = 0; d < head_dim; ++d) keys[d] = Bf16(key[d]).bits;
-  for (Index d = 0; d < head_dim; ++d) values[d * 2] = Bf16(value[d]).bits;
 }
 
 }  // namespace QWENLITE_ABI

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NEON kernels, for every 64-bit Arm CPU: norms, rotary embedding, activation and packing here, matrix
-// products in neon_matmul.hpp, attention in neon_attention.hpp, Gated DeltaNet in neon_delta.hpp, and the
-// table of all of them. Float32 throughout; a product followed by a sum is always an explicit fused
-// multiply-add, since compilers fuse what is written as two where they like.
+// products in neon_matmul.hpp and neon_quantised.hpp, attention in neon_attention.hpp, Gated DeltaNet in
+// neon_delta.hpp, and the table of all of them. Float32 throughout; a product followed by a sum is always an
+// explicit fused multiply-add, since compilers fuse what is written as two where they like.
 #pragma once
 
 #include <qwenlite/kernels/neon_attention.hpp>
 #include <qwenlite/kernels/neon_delta.hpp>
 #include <qwenlite/kernels/neon_matmul.hpp>
+#include <qwenlite/kernels/neon_quantised.hpp>
 #include <qwenlite/kernels/scalar.hpp>
 
 namespace qwenlite {
@@ -42,18 +43,31 @@ inline void scale_by_weight(const float* x, float scale, VectorView weight, floa
   return 1.0F / __builtin_sqrtf(mean + epsilon);
 }
 
-inline void rms_norm(const float* x, VectorView weight, float epsilon, float* out) {
-  const float scale = norm_scale(x, weight.size, epsilon);
+/// out[i] = x[i] * scale * (weight[i] + its offset).
+inline void scale_by_weight(const float* x, float scale, VectorView weight, float* out) {
   switch (weight.format) {
     case Format::bf16: return scale_by_weight<LoadBf16>(x, scale, weight, out);
     case Format::f16: return scale_by_weight<LoadF16>(x, scale, weight, out);
     case Format::f32: return scale_by_weight<LoadF32>(x, scale, weight, out);
     case Format::int8:
-    case Format::int4: return;  // vectors are never quantised
+    case Format::int4:
+    case Format::fp8: return;  // vectors are never quantised
   }
 }
 
+inline void rms_norm(const float* x, VectorView weight, float epsilon, float* out) {
+  scale_by_weight(x, norm_scale(x, weight.size, epsilon), weight, out);
+}
+
 inline void pack(const PackArgs& a) {
+  if (a.layout == PackLayout::rows_int8) {
+    return pack_int8(
+        a, [&](const float* x) { return norm_scale(x, a.in, a.epsilon); },
+        [](const float* x, float scale, const VectorView& weight, float* out) {
+          scale_by_weight(x, scale, weight, out);
+        },
+        quantise_block);
+  }
   const Index stride = round_up(a.in, 32);
   for (Index t = a.first; t < a.last; ++t) {
     const float* x = a.x + t * a.x_stride;
@@ -102,7 +116,8 @@ inline void decode_row(Format format, const std::byte* row, Index n, float* out)
     case Format::f16: return unpack_row<LoadF16>(row, n, out);
     case Format::f32: return unpack_row<LoadF32>(row, n, out);
     case Format::int8:
-    case Format::int4: return;  // see decode_quantised()
+    case Format::int4:
+    case Format::fp8: return;  // see decode_quantised()
   }
 }
 
@@ -112,11 +127,14 @@ inline constexpr KernelTable table = [] {
   t.pack = pack;
   t.matmul = matmul;
   t.matmul_scratch_bytes = matmul_scratch_bytes;
+  t.matmul_quantised = matmul_quantised;
+  t.quantised_scratch_bytes = quantised_scratch_bytes;
   t.rms_norm = rms_norm;
   t.rope = rope;
   t.silu_mul = silu_mul;
   t.sigmoid_mul = sigmoid_mul;
   t.decode_row = decode_row;
+  t.decode_quantised = decode_quantised;
   t.attend_span = attend_span;
   t.attend_scratch_bytes = attend_scratch_bytes;
   t.merge_span = merge_span;

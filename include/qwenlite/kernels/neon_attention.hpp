@@ -4,8 +4,11 @@
 // softmax. Scores are a matrix product with the block's keys as rows; outputs are chains over ascending
 // keys, four dimensions a vector. A row meets exactly the keys it sees, in the same order whoever shares
 // the call, so its bits do not depend on the other rows nor on what lies beyond its last key.
+//
+// Compressed keys and values become bf16 a plane at a time; scores and probabilities are scaled.
 #pragma once
 
+#include <qwenlite/kernels/neon_kv.hpp>
 #include <qwenlite/kernels/neon_matmul.hpp>
 
 namespace qwenlite {
@@ -16,17 +19,50 @@ namespace kernels::neon {
 struct SpanScratch {
   float* q = nullptr;          ///< [16 rows][head_dim rounded up to 32], the tail zero
   float* scores = nullptr;     ///< [16 rows][64 keys], then probabilities
+  std::byte* plane = nullptr;  ///< keys, then values, of a compressed format as bf16
   std::byte* panel = nullptr;  ///< for the product of keys and queries
 
   SpanScratch(std::byte* memory, Index head_dim)
       : q(reinterpret_cast<float*>(memory)),
         scores(q + max_query_rows * round_up(head_dim, 32)),
-        panel(reinterpret_cast<std::byte*>(scores + max_query_rows * block_positions)) {}
+        plane(reinterpret_cast<std::byte*>(scores + max_query_rows * block_positions)),
+        panel(plane + unpacked_bytes(head_dim)) {}
 };
 
 inline Index attend_scratch_bytes(Index head_dim) {
-  return max_query_rows * (round_up(head_dim, 32) + block_positions) * 4 +
-         matmul_scratch_bytes(block_positions, head_dim, max_query_rows);
+  return max_query_rows * (round_up(head_dim, 32) + block_positions) * 4 + unpacked_bytes(head_dim) +
+         matmul_scratch_bytes(block_positions, padded_dim(head_dim), max_query_rows);
+}
+
+/// Keys or values as the products take them: where they lie, or unpacked.
+struct BlockPlane {
+  const std::byte* data = nullptr;
+  Index dims = 0;  ///< of a position
+};
+
+[[nodiscard]] inline BlockPlane keys_of(const KvBlock& block, Index head_dim, Index keys, std::byte* memory) {
+  if (!is_compressed(block.format)) return {block.k, head_dim};
+  unpack_keys(block, head_dim, keys, memory);
+  return {memory, padded_dim(head_dim)};
+}
+[[nodiscard]] inline BlockPlane values_of(const KvBlock& block, Index head_dim, Index keys,
+                                          std::byte* memory) {
+  if (!is_compressed(block.format)) return {block.v, head_dim};
+  unpack_values(block, head_dim, ceil_div(keys, 2), memory);
+  return {memory, padded_dim(head_dim)};
+}
+
+/// Multiplies all rows of scores, or of probabilities, by the scales of a compressed plane's positions.
+inline void scale_positions(const SpanArgs& a, const KvBlock& block, const std::byte* plane, float* scores) {
+  if (!is_compressed(block.format)) return;
+  const float* const scales = kv_scales(block.format, a.head_dim, plane);
+  for (Index j = 0; j < block_positions; j += 4) {
+    const float32x4_t scale = vmulq_f32(vld1q_f32(scales + j), vdupq_n_f32(factor_of(block.format)));
+    for (Index r = 0; r < a.rows; ++r) {
+      float* const at = scores + r * block_positions + j;
+      vst1q_f32(at, vmulq_f32(vld1q_f32(at), scale));
+    }
+  }
 }
 
 /// Turns the `visible` scores of a row into probabilities relative to the new running maximum and extends
@@ -78,7 +114,8 @@ struct PairF32 {
 /// Probabilities [rows][64] of neighbouring query rows, the values of a block and the rows' outputs.
 struct Weighing {
   const float* p = nullptr;
-  const std::byte* v = nullptr;
+  const std::byte* v = nullptr;  ///< [pairs][v_dims][2]
+  Index v_dims = 0;
   float* out = nullptr;  ///< [rows][head_dim]
   Index head_dim = 0;
 };
@@ -94,7 +131,7 @@ inline void weigh_values(const Weighing& w, Index first, Index last, Index d0, I
     for (int d = 0; d < D; ++d) sums[r][d] = load(w.out + r * w.head_dim + d0 + d * 4, n);
   }
   for (Index j = first; j < last; ++j) {
-    const std::byte* v = w.v + (j * w.head_dim + d0) * Pair::bytes;
+    const std::byte* v = w.v + (j * w.v_dims + d0) * Pair::bytes;
     const float* p = w.p + j * 2;
 #pragma GCC unroll 8
     for (int d = 0; d < D; ++d) {
@@ -133,7 +170,7 @@ inline void weigh_even(const Weighing& w, Index pair) {
   for_lanes(w.head_dim, [&](Index d, Index n) {
     float32x4_t even;
     float32x4_t odd;
-    Pair::load(w.v + (pair * w.head_dim + d) * Pair::bytes, n, even, odd);
+    Pair::load(w.v + (pair * w.v_dims + d) * Pair::bytes, n, even, odd);
     store(w.out + d, n, vfmaq_n_f32(load(w.out + d, n), even, w.p[pair * 2]));
   });
 }
@@ -141,10 +178,10 @@ inline void weigh_even(const Weighing& w, Index pair) {
 /// Adds the values of one block to the outputs of all rows: four rows together as far as all of them see,
 /// then each alone.
 template <class Pair>
-inline void weigh_block(const SpanArgs& a, const KvBlock& block, const Index* visible, const float* scores) {
+inline void weigh_block(const SpanArgs& a, const BlockPlane& v, const Index* visible, const float* scores) {
   for (Index r0 = 0; r0 < a.rows; r0 += 4) {
     const Index group = smaller(4, a.rows - r0);
-    Weighing w{scores + r0 * block_positions, block.v, a.out + r0 * a.head_dim, a.head_dim};
+    Weighing w{scores + r0 * block_positions, v.data, v.dims, a.out + r0 * a.head_dim, a.head_dim};
     Index common = 0;
     if (group == 4) {
       common = smaller(smaller(visible[r0], visible[r0 + 1]), smaller(visible[r0 + 2], visible[r0 + 3])) / 2;
@@ -174,16 +211,18 @@ inline void attend_block(const SpanArgs& a, const KvBlock& block, const SpanScra
   Index visible[max_query_rows];
   const Index keys = visible_keys(a, block, visible);
   if (keys == 0) return;
-  matmul({.weights = block.k,
+  const BlockPlane k = keys_of(block, a.head_dim, keys, s.plane);
+  matmul({.weights = k.data,
           .format = block.format == KvFormat::f32 ? Format::f32 : Format::bf16,
-          .row_bytes = a.head_dim * element_bytes(block.format),
+          .row_bytes = k.dims * (block.format == KvFormat::f32 ? 4 : 2),
           .rows = keys,
-          .in = a.head_dim,
+          .in = k.dims,
           .packed = reinterpret_cast<const std::byte*>(s.q),
           .columns = a.rows,
           .out = s.scores,
           .out_stride = block_positions,
           .scratch = s.panel});
+  scale_positions(a, block, block.k, s.scores);
   for (Index r = 0; r < a.rows; ++r) {
     if (visible[r] == 0) continue;
     float* out = a.out + r * a.head_dim;
@@ -191,24 +230,29 @@ inline void attend_block(const SpanArgs& a, const KvBlock& block, const SpanScra
         vdupq_n_f32(block_softmax(s.scores + r * block_positions, visible[r], a.scale, a.max[r], a.sum[r]));
     for_lanes(a.head_dim, [&](Index d, Index n) { store(out + d, n, vmulq_f32(load(out + d, n), shrink)); });
   }
+  scale_positions(a, block, block.v, s.scores);
+  const BlockPlane v = values_of(block, a.head_dim, keys, s.plane);
   if (block.format == KvFormat::f32) {
-    weigh_block<PairF32>(a, block, visible, s.scores);
+    weigh_block<PairF32>(a, v, visible, s.scores);
   } else {
-    weigh_block<PairBf16>(a, block, visible, s.scores);
+    weigh_block<PairBf16>(a, v, visible, s.scores);
   }
 }
 
 inline void attend_span(const SpanArgs& a) {
   const SpanScratch s(a.scratch, a.head_dim);
   const Index stride = round_up(a.head_dim, 32);
+  const bool rotated = a.blocks[0].format == KvFormat::int4;
   for (Index r = 0; r < a.rows; ++r) {
     a.max[r] = -__builtin_inff();
     a.sum[r] = 0;
     std::memset(a.out + r * a.head_dim, 0, static_cast<std::size_t>(a.head_dim) * sizeof(float));
     std::memset(s.q + r * stride, 0, static_cast<std::size_t>(stride) * sizeof(float));
     std::memcpy(s.q + r * stride, a.q + a.q_offset[r], static_cast<std::size_t>(a.head_dim) * sizeof(float));
+    if (rotated) rotate(s.q + r * stride, a.head_dim);
   }
   for (Index b = 0; b < a.block_count; ++b) attend_block(a, a.blocks[b], s);
+  for (Index r = 0; r < a.rows && rotated; ++r) rotate(a.out + r * a.head_dim, a.head_dim);
 }
 
 /// Two partial softmax results become one: each is scaled to the common maximum.

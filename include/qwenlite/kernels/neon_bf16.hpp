@@ -14,6 +14,7 @@ inline namespace QWENLITE_ABI {
 namespace kernels::neon_bf16 {
 
 inline PackLayout layout(Format format, Precision precision) {
+  if (takes_int8(format, precision)) return PackLayout::rows_int8;
   const bool rounds = format == Format::bf16 && precision == Precision::bf16;
   return rounds ? PackLayout::pairs_bf16 : PackLayout::rows_f32;
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Blockwise attention for bf16 keys and values at bf16 precision, on Arm CPUs with bf16 products: scores are
-// a matrix product with the block's keys as weights; the online softmax runs in float32; probabilities
-// rounded to bf16 meet values two positions at a time, as the cache stores them. An output is one chain over
-// groups of eight positions up to the row's last key, where probabilities beyond it are exact zeros; so a
-// row's bits depend on no other row. Everything else runs on the kernels of neon_attention.hpp.
+// Blockwise attention for keys and values that fit bf16 at bf16 precision, on Arm CPUs with bf16 products:
+// scores are a matrix product with the block's keys as weights; the online softmax runs in float32;
+// probabilities rounded to bf16 meet values two positions at a time, as the cache stores them. An output is
+// one chain over groups of eight positions up to the row's last key, where probabilities beyond it are exact
+// zeros; so a row's bits depend on no other row. Everything else runs on the kernels of neon_attention.hpp.
+//
+// Compressed keys and values become bf16 a plane at a time; scores and probabilities are scaled in float32.
 #pragma once
 
 #include <qwenlite/kernels/neon_bf16_matmul.hpp>
@@ -27,19 +29,22 @@ struct SpanScratch {
   float* scores = nullptr;             ///< [16 rows][64 keys], then probabilities
   std::byte* probabilities = nullptr;  ///< [16 rows][64 keys] bf16
   std::byte* q = nullptr;              ///< query rows, packed as pairs of columns
+  std::byte* plane = nullptr;          ///< keys, then values, of a compressed format as bf16
   std::byte* panel = nullptr;          ///< for the product of keys and queries
 
   SpanScratch(std::byte* memory, Index head_dim)
       : scores(reinterpret_cast<float*>(memory)),
         probabilities(memory + max_query_rows * block_positions * 4),
         q(probabilities + max_query_rows * block_positions * 2),
-        panel(q + packed_bytes(PackLayout::pairs_bf16, max_query_rows, head_dim)) {}
+        plane(q + packed_bytes(PackLayout::pairs_bf16, max_query_rows, head_dim)),
+        panel(plane + neon::unpacked_bytes(head_dim)) {}
 };
 
 inline Index attend_scratch_bytes(Index head_dim) {
   const Index own = max_query_rows * block_positions * 6 +
                     packed_bytes(PackLayout::pairs_bf16, max_query_rows, head_dim) +
-                    matmul_scratch_bytes(block_positions, head_dim, max_query_rows);
+                    neon::unpacked_bytes(head_dim) +
+                    matmul_scratch_bytes(block_positions, padded_dim(head_dim), max_query_rows);
   const Index weaker = neon::attend_scratch_bytes(head_dim);
   return own > weaker ? own : weaker;
 }
@@ -54,7 +59,8 @@ template <int Pair>
 /// Probabilities [rows][64] of neighbouring query rows, the values of a block and the rows' outputs.
 struct Weighing {
   const std::byte* p = nullptr;
-  const std::byte* v = nullptr;
+  const std::byte* v = nullptr;  ///< [pairs][v_dims][2]
+  Index v_dims = 0;
   float* out = nullptr;  ///< [rows][head_dim]
   Index head_dim = 0;
 };
@@ -82,7 +88,7 @@ inline void weigh_values(const Weighing& w, Index first, Index last, Index d0, I
 #pragma GCC unroll 8
     for (int d = 0; d < D; ++d) sums[r][d] = neon::load(w.out + r * w.head_dim + d0 + d * 4, n);
   }
-  const Index pair = w.head_dim * 4;
+  const Index pair = w.v_dims * 4;
   for (Index group = first; group < last; ++group) {
     uint16x8_t p[static_cast<std::size_t>(R)];
 #pragma GCC unroll 4
@@ -112,10 +118,12 @@ inline void weigh_groups(const Weighing& w, Index first, Index last) {
 
 /// Adds the values of one block to the outputs of all rows: four rows together as far as all of them see,
 /// then each alone.
-inline void weigh_block(const SpanArgs& a, const KvBlock& block, const Index* visible, const SpanScratch& s) {
+inline void weigh_block(const SpanArgs& a, const neon::BlockPlane& v, const Index* visible,
+                        const SpanScratch& s) {
   for (Index r0 = 0; r0 < a.rows; r0 += 4) {
     const Index rows = smaller(4, a.rows - r0);
-    Weighing w{s.probabilities + r0 * block_positions * 2, block.v, a.out + r0 * a.head_dim, a.head_dim};
+    Weighing w{s.probabilities + r0 * block_positions * 2, v.data, v.dims, a.out + r0 * a.head_dim,
+               a.head_dim};
     Index common = 0;
     if (rows == 4) {
       const Index* seen = visible + r0;
@@ -130,57 +138,64 @@ inline void weigh_block(const SpanArgs& a, const KvBlock& block, const Index* vi
   }
 }
 
-/// One row: probabilities from its scores, rounded, with zeros up to the end of the last group; what was
-/// accumulated before is scaled to the new maximum.
-inline void weigh_scores(const SpanArgs& a, Index r, Index visible, const SpanScratch& s) {
+/// One row: probabilities from its scores, with zeros up to the end of the last group; what was accumulated
+/// before is scaled to the new maximum.
+inline void take_probabilities(const SpanArgs& a, Index r, Index visible, const SpanScratch& s) {
   float* const scores = s.scores + r * block_positions;
   const float shrink = neon::block_softmax(scores, visible, a.scale, a.max[r], a.sum[r]);
   for (Index j = round_up(visible, 4); j < round_up(visible, group_positions); ++j) scores[j] = 0;
-  std::byte* const rounded = s.probabilities + r * block_positions * 2;
-  for (Index j = 0; j < visible; j += group_positions) {
-    const uint16x8_t group = to_bf16(vld1q_f32(scores + j), vld1q_f32(scores + j + 4));
-    std::memcpy(rounded + j * 2, &group, sizeof group);
-  }
   float* const out = a.out + r * a.head_dim;
   neon::for_lanes(a.head_dim, [&](Index d, Index n) {
     neon::store(out + d, n, vmulq_n_f32(neon::load(out + d, n), shrink));
   });
 }
 
+inline void round_probabilities(Index r, Index visible, const SpanScratch& s) {
+  const float* const scores = s.scores + r * block_positions;
+  std::byte* const rounded = s.probabilities + r * block_positions * 2;
+  for (Index j = 0; j < visible; j += group_positions) {
+    const uint16x8_t group = to_bf16(vld1q_f32(scores + j), vld1q_f32(scores + j + 4));
+    std::memcpy(rounded + j * 2, &group, sizeof group);
+  }
+}
+
 inline void attend_block(const SpanArgs& a, const KvBlock& block, const SpanScratch& s) {
   Index visible[max_query_rows];
   const Index keys = neon::visible_keys(a, block, visible);
   if (keys == 0) return;
-  matmul({.weights = block.k,
+  const neon::BlockPlane k = neon::keys_of(block, a.head_dim, keys, s.plane);
+  matmul({.weights = k.data,
           .format = Format::bf16,
-          .row_bytes = a.head_dim * 2,
+          .row_bytes = k.dims * 2,
           .rows = keys,
-          .in = a.head_dim,
+          .in = k.dims,
           .packed = s.q,
           .layout = PackLayout::pairs_bf16,
           .columns = a.rows,
           .out = s.scores,
           .out_stride = block_positions,
           .scratch = s.panel});
+  neon::scale_positions(a, block, block.k, s.scores);
   for (Index r = 0; r < a.rows; ++r) {
-    if (visible[r] > 0) weigh_scores(a, r, visible[r], s);
+    if (visible[r] > 0) take_probabilities(a, r, visible[r], s);
   }
-  weigh_block(a, block, visible, s);
-}
-
-[[nodiscard]] inline bool all_bf16(const SpanArgs& a) {
-  for (Index b = 0; b < a.block_count; ++b) {
-    if (a.blocks[b].format != KvFormat::bf16) return false;
-  }
-  return true;
+  neon::scale_positions(a, block, block.v, s.scores);
+  for (Index r = 0; r < a.rows; ++r) round_probabilities(r, visible[r], s);
+  weigh_block(a, neon::values_of(block, a.head_dim, keys, s.plane), visible, s);
 }
 
 inline void attend_span(const SpanArgs& a) {
-  if (a.precision != Precision::bf16 || !all_bf16(a)) return neon::attend_span(a);
+  const KvFormat format = a.blocks[0].format;
+  if (a.precision != Precision::bf16 || format == KvFormat::f32) return neon::attend_span(a);
   const SpanScratch s(a.scratch, a.head_dim);
   std::memset(a.out, 0, static_cast<std::size_t>(a.rows * a.head_dim) * sizeof(float));
   for (Index r = 0; r < round_up(a.rows, 2); ++r) {  // an odd row's partner is itself
     const float* q = a.q + a.q_offset[smaller(r, a.rows - 1)];
+    if (format == KvFormat::int4) {
+      std::memcpy(s.scores, q, static_cast<std::size_t>(a.head_dim) * sizeof(float));
+      rotate(s.scores, a.head_dim);
+      q = s.scores;
+    }
     pack_plain(q, a.head_dim, s.q + r / 2 * pair_bytes(a.head_dim), r % 2);
   }
   for (Index r = 0; r < a.rows; ++r) {
@@ -188,6 +203,8 @@ inline void attend_span(const SpanArgs& a) {
     a.sum[r] = 0;
   }
   for (Index b = 0; b < a.block_count; ++b) attend_block(a, a.blocks[b], s);
+  if (format != KvFormat::int4) return;
+  for (Index r = 0; r < a.rows; ++r) rotate(a.out + r * a.head_dim, a.head_dim);
 }
 
 }  // namespace kernels::neon_bf16

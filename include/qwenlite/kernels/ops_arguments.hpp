@@ -24,6 +24,9 @@ class FormatSet {
   [[nodiscard]] constexpr bool contains(Format f) const noexcept {
     return (bits_ >> static_cast<unsigned>(f) & 1U) != 0;
   }
+  [[nodiscard]] constexpr bool contains_quantised() const noexcept {
+    return contains(Format::int8) || contains(Format::int4) || contains(Format::fp8);
+  }
 
  private:
   unsigned bits_ = 0;

@@ -34,8 +34,12 @@ QWENLITE_INLINE OpsScratch::OpsScratch(const Ops& ops, const OpsLimits& limits) 
   }
   const Index strip = kernels::strip_rows(limits.tokens);
   Index matmul_bytes = round_up(table.matmul_scratch_bytes(strip, limits.width, limits.tokens), 64);
-  if (limits.formats.contains(Format::int8) || limits.formats.contains(Format::int4)) {
+  if (limits.formats.contains_quantised()) {
     const Index bytes = table.quantised_scratch_bytes(strip, limits.width, limits.tokens);
+    matmul_bytes = std::max(matmul_bytes, round_up(bytes, 64));
+  }
+  if (packed_[static_cast<std::size_t>(kernels::PackLayout::rows_int8)].data() != nullptr) {
+    const Index bytes = table.int8_scratch_bytes(strip, limits.width, limits.tokens);
     matmul_bytes = std::max(matmul_bytes, round_up(bytes, 64));
   }
   const Index gated_bytes = 2 * limits.tokens * strip * 4;
@@ -92,7 +96,9 @@ QWENLITE_INLINE void Ops::matmul_strip(const Packed& x, const WeightView& w, Ind
                                        float* out, Index out_stride, bool accumulate,
                                        std::byte* scratch) const {
   const kernels::PackLayout from = layout(w.format);
-  const auto multiply = is_quantised(w.format) ? table_->matmul_quantised : table_->matmul;
+  const auto multiply = from == kernels::PackLayout::rows_int8 ? table_->matmul_int8
+                        : is_quantised(w.format)               ? table_->matmul_quantised
+                                                               : table_->matmul;
   multiply({.weights = w.row(first_row),
             .format = w.format,
             .row_bytes = w.row_bytes(),

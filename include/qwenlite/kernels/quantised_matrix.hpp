@@ -18,7 +18,7 @@ class QuantisedMatrix {
   QuantisedMatrix() = default;
   QuantisedMatrix(const WeightFormat& format, Index rows, Index cols)
       : values_(rows * row_bytes(format.format, cols)),
-        scales_(rows * ceil_div(cols, format.group_of(cols)) * 2),
+        scales_(format.scale_bytes(rows, cols)),
         zeros_(format.symmetric ? 0 : rows * ceil_div(cols, format.group_of(cols))),
         view_{values_.data(),
               rows,
@@ -33,6 +33,11 @@ class QuantisedMatrix {
   /// For those who fill it: the stored numbers of a row, as many as its blocks have, and scale and zero point
   /// of a group. The zero point of a symmetric format stays what it is.
   void set_row(Index r, const std::uint8_t* numbers) const noexcept;
+  /// fp8: the scale of a block of 128 rows by 128 elements.
+  void set_block(Index block_row, Index group, float scale) const noexcept {
+    const Index at = block_row * ceil_div(view_.cols, view_.planes.group) + group;
+    std::memcpy(scales_.data() + 4 * at, &scale, 4);
+  }
   void set_group(Index r, Index group, F16 scale, int zero) const noexcept {
     const Index at = r * ceil_div(view_.cols, view_.planes.group) + group;
     std::memcpy(scales_.data() + 2 * at, &scale, 2);
@@ -48,7 +53,7 @@ class QuantisedMatrix {
 
 inline void QuantisedMatrix::set_row(Index r, const std::uint8_t* numbers) const noexcept {
   std::byte* const row = values_.data() + r * view_.row_bytes();
-  if (view_.format == Format::int8) {
+  if (view_.format != Format::int4) {
     std::memcpy(row, numbers, static_cast<std::size_t>(view_.row_bytes()));
     return;
   }

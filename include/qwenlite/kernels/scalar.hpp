@@ -9,6 +9,7 @@
 #include <limits>
 
 #include <qwenlite/kernels/scalar_delta.hpp>
+#include <qwenlite/kernels/scalar_int8.hpp>
 #include <qwenlite/kernels/scalar_quantised.hpp>
 #include <qwenlite/kernels/table.hpp>
 
@@ -16,24 +17,36 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace kernels::scalar {
 
-inline PackLayout layout(Format /*format*/, Precision /*precision*/) {
-  return PackLayout::rows_f32;
+inline PackLayout layout(Format format, Precision precision) {
+  return takes_int8(format, precision) ? PackLayout::rows_int8 : PackLayout::rows_f32;
 }
 
-/// y[i] = x[i] * rsqrt(mean(x^2) + epsilon) * weight[i]  (transformers, Qwen3RMSNorm), or with 1 + weight[i]
-/// (Qwen3_5RMSNorm).
-inline void rms_norm(const float* x, VectorView weight, float epsilon, float* out) {
+/// rsqrt(mean(x^2) + epsilon).
+[[nodiscard]] inline double norm_scale(const float* x, Index size, float epsilon) {
   double squares = 0;
-  for (Index i = 0; i < weight.size; ++i) squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  const double mean = squares / static_cast<double>(weight.size);
-  const double scale = 1.0 / std::sqrt(mean + static_cast<double>(epsilon));
+  for (Index i = 0; i < size; ++i) squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  const double mean = squares / static_cast<double>(size);
+  return 1.0 / std::sqrt(mean + static_cast<double>(epsilon));
+}
+
+inline void scale_by_weight(const float* x, double scale, VectorView weight, float* out) {
   for (Index i = 0; i < weight.size; ++i) {
     const double w = static_cast<double>(decode(weight.format, weight.data, i) + weight.offset);
     out[i] = static_cast<float>(static_cast<double>(x[i]) * scale * w);
   }
 }
 
+/// y[i] = x[i] * rsqrt(mean(x^2) + epsilon) * weight[i]  (transformers, Qwen3RMSNorm), or with 1 + weight[i]
+/// (Qwen3_5RMSNorm).
+inline void rms_norm(const float* x, VectorView weight, float epsilon, float* out) {
+  scale_by_weight(x, norm_scale(x, weight.size, epsilon), weight, out);
+}
+
 inline void pack(const PackArgs& a) {
+  if (a.layout == PackLayout::rows_int8) {
+    return pack_int8(
+        a, [&](const float* x) { return norm_scale(x, a.in, a.epsilon); }, scale_by_weight, quantise_block);
+  }
   const Index stride = round_up(a.in, 32);
   for (Index t = a.first; t < a.last; ++t) {
     const float* x = a.x + t * a.x_stride;
@@ -100,26 +113,21 @@ inline void decode_row(Format format, const std::byte* row, Index n, float* out)
 
 // ------------------------------------------------------------------------------------- attention
 
-inline float load_kv(KvFormat format, const std::byte* plane, Index i) {
-  return decode(format == KvFormat::f32 ? Format::f32 : Format::bf16, plane, i);
-}
-
-inline Index attend_scratch_bytes(Index /*head_dim*/) {
-  return block_positions * static_cast<Index>(sizeof(double));
+/// The scores of a block in double, and one query row.
+inline Index attend_scratch_bytes(Index head_dim) {
+  return block_positions * Index{sizeof(double)} + head_dim * Index{sizeof(float)};
 }
 
 /// One query row over one block: extends the running maximum, sum and output (online softmax).
-inline void attend_block(const SpanArgs& a, Index r, const KvBlock& block, double* scores) {
+inline void attend_block(const SpanArgs& a, Index r, const KvBlock& block, const float* q, double* scores) {
   const Index visible = std::min(block.count, a.last[r] - block.first + 1);
   if (visible <= 0) return;
-  const float* q = a.q + a.q_offset[r];
   float* out = a.out + r * a.head_dim;
   auto top = static_cast<double>(a.max[r]);
   for (Index j = 0; j < visible; ++j) {
     double dot = 0;
     for (Index d = 0; d < a.head_dim; ++d) {
-      dot +=
-          static_cast<double>(q[d]) * static_cast<double>(load_kv(block.format, block.k, j * a.head_dim + d));
+      dot += static_cast<double>(q[d]) * static_cast<double>(key_in(block, a.head_dim, j, d));
     }
     scores[j] = dot * static_cast<double>(a.scale);
     top = std::max(top, scores[j]);
@@ -134,8 +142,7 @@ inline void attend_block(const SpanArgs& a, Index r, const KvBlock& block, doubl
   for (Index d = 0; d < a.head_dim; ++d) {
     double value = static_cast<double>(out[d]) * shrink;
     for (Index j = 0; j < visible; ++j) {
-      const Index at = (j / 2 * a.head_dim + d) * 2 + j % 2;
-      value += scores[j] * static_cast<double>(load_kv(block.format, block.v, at));
+      value += scores[j] * static_cast<double>(value_in(block, a.head_dim, j, d));
     }
     out[d] = static_cast<float>(value);
   }
@@ -145,11 +152,17 @@ inline void attend_block(const SpanArgs& a, Index r, const KvBlock& block, doubl
 
 inline void attend_span(const SpanArgs& a) {
   auto* scores = reinterpret_cast<double*>(a.scratch);
+  auto* q = reinterpret_cast<float*>(scores + block_positions);
+  const bool rotated = a.blocks[0].format == KvFormat::int4;
   for (Index r = 0; r < a.rows; ++r) {
     a.max[r] = -std::numeric_limits<float>::infinity();
     a.sum[r] = 0;
-    for (Index d = 0; d < a.head_dim; ++d) a.out[r * a.head_dim + d] = 0;
-    for (Index b = 0; b < a.block_count; ++b) attend_block(a, r, a.blocks[b], scores);
+    float* out = a.out + r * a.head_dim;
+    std::fill_n(out, a.head_dim, 0.0F);
+    std::copy_n(a.q + a.q_offset[r], a.head_dim, q);
+    if (rotated) rotate(q, a.head_dim);
+    for (Index b = 0; b < a.block_count; ++b) attend_block(a, r, a.blocks[b], q, scores);
+    if (rotated) rotate(out, a.head_dim);
   }
 }
 
@@ -180,6 +193,8 @@ inline constexpr KernelTable table = [] {
   t.matmul_scratch_bytes = matmul_scratch_bytes;
   t.matmul_quantised = matmul_quantised;
   t.quantised_scratch_bytes = quantised_scratch_bytes;
+  t.matmul_int8 = matmul_int8;
+  t.int8_scratch_bytes = int8_scratch_bytes;
   t.rms_norm = rms_norm;
   t.rope = rope;
   t.silu_mul = silu_mul;

@@ -9,6 +9,7 @@
 
 #include <qwenlite/kernels/delta.hpp>
 #include <qwenlite/kernels/formats.hpp>
+#include <qwenlite/kernels/int8_activations.hpp>
 #include <qwenlite/kernels/quantised.hpp>
 
 namespace qwenlite {
@@ -22,8 +23,14 @@ enum class PackLayout : std::uint8_t {
   tiles_bf16x3,  ///< [columns/16][in/32][3 parts][16][16][2]: high, middle, low part of each float32
   pairs_bf16,    ///< [columns/2][in rounded up to 32, /4][2 columns][4] bf16: two columns side by side
   split_f32,     ///< as rows_f32, but of each 32 elements the even ones come first, then the odd ones
+  rows_int8,     ///< column after column, as int8_activations.hpp describes
 };
-inline constexpr Index layout_count = 5;
+inline constexpr Index layout_count = 6;
+
+/// Whether products with weights of a format take activations in rows_int8: the same on every table.
+[[nodiscard]] constexpr bool takes_int8(Format format, Precision precision) noexcept {
+  return precision == Precision::int8 && (format == Format::int8 || format == Format::int4);
+}
 
 /// Whether activations are rounded to bf16 on the way into it.
 [[nodiscard]] constexpr bool rounds_to_bf16(PackLayout layout) noexcept {
@@ -37,6 +44,7 @@ inline constexpr Index layout_count = 5;
 
 [[nodiscard]] constexpr Index packed_bytes(PackLayout layout, Index columns, Index in) noexcept {
   if (keeps_f32(layout)) return columns * round_up(in, 32) * 4;
+  if (layout == PackLayout::rows_int8) return columns * int8_column_bytes(in);
   if (layout == PackLayout::pairs_bf16) return round_up(columns, 2) * round_up(in, 32) * 2;
   const Index tiles = ceil_div(columns, 16) * ceil_div(in, 32) * 1024;
   return layout == PackLayout::tiles_bf16 ? tiles : tiles * 3;
@@ -70,9 +78,8 @@ struct MatmulArgs {
   Index columns = 0;
   float* out = nullptr;  ///< out[t * out_stride + r]
   Index out_stride = 0;
-  bool accumulate = false;  ///< add the finished sum to out (residual), else store it
-  std::byte* scratch =
-      nullptr;  ///< matmul_scratch_bytes(...) or quantised_scratch_bytes(...), 64-byte aligned
+  bool accumulate = false;       ///< add the finished sum to out (residual), else store it
+  std::byte* scratch = nullptr;  ///< as many bytes as the kernel's function of its name says, 64-byte aligned
 
   /// The strip as a matrix of its own.
   [[nodiscard]] WeightView strip() const noexcept { return {weights, rows, in, format, planes}; }
@@ -82,7 +89,8 @@ struct MatmulArgs {
 /// max[r] = m, sum[r] = sum_j exp(s_rj - m), out[r] = sum_j exp(s_rj - m) v_j, where
 /// s_rj = scale * (q_r . k_j) over keys at positions <= last[r]. Blocks go in ascending order with the
 /// online softmax; a block with no visible key for a row leaves that row untouched (initially
-/// max = -inf, sum = 0, out = 0).
+/// max = -inf, sum = 0, out = 0). Keys and values of int4 are stored rotated: the kernel turns its copies of
+/// the queries alike, and the outputs back.
 struct SpanArgs {
   const float* q = nullptr;  ///< row r at q + q_offset[r]
   const Index* q_offset = nullptr;
@@ -91,12 +99,12 @@ struct SpanArgs {
   Index head_dim = 0;
   float scale = 1;
   Precision precision = Precision::exact;
-  const KvBlock* blocks = nullptr;
-  Index block_count = 0;         ///< 1..16
-  float* max = nullptr;          ///< [rows]
-  float* sum = nullptr;          ///< [rows]
-  float* out = nullptr;          ///< [rows][head_dim]
-  std::byte* scratch = nullptr;  ///< attend_scratch_bytes(head_dim), 64-byte aligned
+  const KvBlock* blocks = nullptr;  ///< of one format
+  Index block_count = 0;            ///< 1..16
+  float* max = nullptr;             ///< [rows]
+  float* sum = nullptr;             ///< [rows]
+  float* out = nullptr;             ///< [rows][head_dim]
+  std::byte* scratch = nullptr;     ///< attend_scratch_bytes(head_dim), 64-byte aligned
 };
 inline constexpr Index max_query_rows = 16;
 
@@ -126,7 +134,7 @@ struct MergeArgs {
 /// The arithmetic of one instruction set. Tables are constants; a stronger one starts as a copy of the
 /// next weaker one and replaces what it does better.
 struct KernelTable {
-  const char* name = "";  ///< "scalar", "avx2", "avx512", "amx", "neon", "neon_bf16"
+  const char* name = "";  ///< "scalar", "avx2", "avx512", "avx512_vnni", "amx", "neon", "neon_bf16"
   Precision default_precision = Precision::exact;
 
   /// The layout in which matmul takes activations for weights of this format.
@@ -137,6 +145,9 @@ struct KernelTable {
   /// The same for weights of a quantised format; always of activations in rows_f32.
   void (*matmul_quantised)(const MatmulArgs& args) = nullptr;
   Index (*quantised_scratch_bytes)(Index rows, Index in, Index columns) = nullptr;
+  /// The same for int8 and int4 weights and activations in rows_int8; all tables give the same bits.
+  void (*matmul_int8)(const MatmulArgs& args) = nullptr;
+  Index (*int8_scratch_bytes)(Index rows, Index in, Index columns) = nullptr;
 
   /// out[i] = x[i] * rsqrt(mean(x^2) + epsilon) * (weight[i] + weight.offset); in place is allowed.
   void (*rms_norm)(const float* x, VectorView weight, float epsilon, float* out) = nullptr;

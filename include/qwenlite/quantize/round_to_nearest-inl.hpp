@@ -76,6 +76,74 @@ struct Steps {
   return sum;
 }
 
+/// The e4m3 code nearest to `value`, the even one of two; the largest magnitude there is for larger ones.
+[[nodiscard]] inline std::uint8_t e4m3_code(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 24U & 0x80U;
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  std::uint32_t code = 0;
+  if (magnitude < 0x3C800000U) {  // below 2^-6 in steps of 2^-9: adding 2^14 leaves no more
+    code = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 16384.0F) & 0xFU;
+  } else {
+    code = ((magnitude + 0x7FFFFU + (magnitude >> 20U & 1U)) >> 20U) - (120U << 3U);
+  }
+  return static_cast<std::uint8_t>(sign | std::min(code, 0x7EU));
+}
+
+/// The scale of an fp8 block: its largest magnitude becomes 448. It is a bfloat16, as files store it.
+[[nodiscard]] inline float block_scale_for(float largest) noexcept {
+  if (largest == 0) return 1;
+  return std::max(static_cast<float>(Bf16(largest / 448.0F)), std::numeric_limits<float>::min());
+}
+
+/// The larger of `least` and the largest magnitude of `values`, as bits: they ascend as magnitudes do, and
+/// those of what is not finite are above all others.
+[[nodiscard]] inline std::uint32_t largest_magnitude(std::span<const float> values,
+                                                     std::uint32_t least) noexcept {
+  for (const float v : values) {
+    const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(v) & 0x7FFFFFFFU;
+    least = magnitude > least ? magnitude : least;
+  }
+  return least;
+}
+
+/// Rounds 128 rows to fp8. decoded(r) gives a row as float32; `numbers` has room for whole blocks and
+/// `largest` for one number for each. False when an element is not finite, or a scale too large.
+template <class Decoded>
+[[nodiscard]] bool round_block_row(Index block_row, const Decoded& decoded, const QuantisedMatrix& out,
+                                   std::uint8_t* numbers, std::uint32_t* largest) {
+  const WeightView& w = out.view();
+  const Index first = block_row * quantised_block;
+  const Index last = std::min(w.rows, first + quantised_block);
+  const Index groups = ceil_div(w.cols, quantised_block);
+  const auto block = [&](const float* row, Index g) {
+    const Index begin = g * quantised_block;
+    return std::span(row + begin, static_cast<std::size_t>(std::min(w.cols - begin, quantised_block)));
+  };
+  std::fill(largest, largest + groups, 0U);
+  for (Index r = first; r < last; ++r) {
+    const float* const row = decoded(r);
+    for (Index g = 0; g < groups; ++g) largest[g] = largest_magnitude(block(row, g), largest[g]);
+  }
+  bool finite = true;
+  for (Index g = 0; g < groups; ++g) {
+    const float scale = block_scale_for(std::bit_cast<float>(largest[g]));
+    finite = finite && scale < 0x1p119F;
+    out.set_block(block_row, g, scale);
+  }
+  std::fill(numbers, numbers + groups * quantised_block, std::uint8_t{0});
+  for (Index r = first; r < last; ++r) {
+    const float* const row = decoded(r);
+    for (Index g = 0; g < groups; ++g) {
+      const float scale = block_scale(w, r, g);
+      std::uint8_t* to = numbers + g * quantised_block;
+      for (const float v : block(row, g)) *to++ = e4m3_code(v / scale);
+    }
+    out.set_row(r, numbers);
+  }
+  return finite;
+}
+
 /// Whether the largest scale of a matrix is so small that float16 holds less than six bits of it, or none
 /// (`vanished`: a group that is not all zero has scale 0). A few such groups in a matrix of larger ones do no
 /// harm.
@@ -130,6 +198,8 @@ struct RowRounding {
 
 QWENLITE_INLINE GroupRounding choose_rounding(std::span<const float> values, const WeightFormat& format,
                                               bool search) {
+  require(format.format != Format::fp8,
+          "choose_rounding: the scales of fp8 are not those of groups of a row");
   const rounding::Range range = rounding::range_of(values);
   GroupRounding best = rounding::for_range(range, format);
   if (!search) return best;
@@ -151,7 +221,7 @@ QWENLITE_INLINE int nearest(float value, const GroupRounding& rounding, Format f
 
 QWENLITE_INLINE void refuse_to_quantise(const WeightFormat& format) {
   throw Error(ErrorCode::bad_tensor, {"quantising to ", name_of(format.format)},
-              "elements that are not finite, or too large or all too small for a float16 scale",
+              "elements that are not finite, or too large or all too small for its scales",
               "weights of ordinary size");
 }
 
@@ -160,24 +230,34 @@ QWENLITE_INLINE QuantisedMatrix round_to_nearest(const WeightView& stored, const
                                                  bool search) {
   QuantisedMatrix out(format, stored.rows, stored.cols);
   const Index padded = round_up(stored.cols, quantised_block);
-  const Index worker_bytes = padded * 5;  // a row in float32, and its numbers
+  const Index worker_bytes = padded * 6;  // a row in float32, its numbers, and a number for each block
   const AlignedBuffer memory(worker_bytes * executor.concurrency());
   std::atomic<bool> finite{true};
   std::atomic<bool> vanished{false};
-  constexpr Index strip = 16;
+  const bool blocks = format.format == Format::fp8;
+  const Index strip = blocks ? quantised_block : 16;
   auto task = [&](Index i, int worker) {
     std::byte* const own = memory.data() + worker * worker_bytes;
     auto* const values = reinterpret_cast<float*>(own);
     auto* const numbers = reinterpret_cast<std::uint8_t*>(own + padded * 4);
-    for (Index r = i * strip; r < std::min(stored.rows, (i + 1) * strip); ++r) {
+    const auto decoded = [&](Index r) {
       table.decode_row(stored.format, stored.row(r), stored.cols, values);
+      return values;
+    };
+    if (blocks) {
+      auto* const largest = reinterpret_cast<std::uint32_t*>(own + padded * 5);
+      if (!rounding::round_block_row(i, decoded, out, numbers, largest)) finite = false;
+      return;
+    }
+    for (Index r = i * strip; r < std::min(stored.rows, (i + 1) * strip); ++r) {
+      (void)decoded(r);
       const rounding::RowRounding row = rounding::round_row(values, r, format, search, out, numbers);
       if (!row.finite) finite = false;
       if (row.vanished) vanished = true;
     }
   };
   executor.run(ceil_div(stored.rows, strip), TaskRef(task));
-  if (!finite || rounding::scales_too_small(out, vanished)) refuse_to_quantise(format);
+  if (!finite || (!blocks && rounding::scales_too_small(out, vanished))) refuse_to_quantise(format);
   return out;
 }
 

@@ -5,7 +5,8 @@
 // depends on nothing but itself.
 //
 // A scale is rounded to float16 before the elements are, so that they are rounded to what will be computed
-// with. Unlike the rest of quantize/, this is included by models/: opening a model can quantise it.
+// with; so is that of an fp8 block, to bfloat16. Unlike the rest of quantize/, this is included by models/:
+// opening a model can quantise it.
 #pragma once
 
 #include <span>
@@ -23,9 +24,10 @@ struct GroupRounding {
   int zero = 0;
 };
 
-/// The rounding of a group of `values`. int8: the largest magnitude becomes 127. Symmetric int4: the element
-/// of largest magnitude becomes -8, whatever its sign. Asymmetric: the range, zero included, becomes 0 to 15.
-/// With `search`, the best of that and of ranges clipped to between 50 % and 97 % of it, by square error.
+/// The rounding of a group of `values`, not of fp8. Symmetric int8: the largest magnitude becomes 127, int4:
+/// the element of largest magnitude becomes -8, whatever its sign. Asymmetric: the range, zero included,
+/// becomes 0 to the largest number. With `search`, the best of that and of ranges clipped to between 50 % and
+/// 97 % of it, by square error.
 [[nodiscard]] GroupRounding choose_rounding(std::span<const float> values, const WeightFormat& format,
                                             bool search = false);
 
@@ -36,8 +38,8 @@ struct GroupRounding {
 [[noreturn]] void refuse_to_quantise(const WeightFormat& format);
 
 /// Quantises a stored matrix, row by row on the threads of `executor`. `decode` is decode_row() of a kernel
-/// table. Throws `bad_tensor` when an element is not finite, or too large for a float16 scale, and when all
-/// are too small for one.
+/// table. Throws `bad_tensor` when an element is not finite, or too large for a scale, and when all are too
+/// small for one. fp8 does not search.
 [[nodiscard]] QuantisedMatrix round_to_nearest(const WeightView& stored, const WeightFormat& format,
                                                const kernels::KernelTable& table, Executor& executor,
                                                bool search = false);
