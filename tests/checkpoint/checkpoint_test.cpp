@@ -95,14 +95,14 @@ TEST_CASE("the Qwen3.5 checkpoints of the test data open, in both forms of their
 }
 
 TEST_CASE("another family is refused by its config, not by its tensors") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   place.write("config.json", R"({"model_type": "qwen3_5_moe_text"})");
   expect_error(ErrorCode::unsupported, {"config.json", "model_type", "'qwen3_5_moe_text'", "'qwen3'"},
                [&] { Checkpoint{place.path()}; });
 }
 
 TEST_CASE("what is missing is named") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   expect_error(ErrorCode::io, {place.path().string(), "config.json"}, [&] { Checkpoint{place.path()}; });
   expect_error(ErrorCode::io, {"nowhere", "directory"}, [&] { Checkpoint{place.path() / "nowhere"}; });
   place.write("config.json", text_of(test_data("qwen3-tiny") / "config.json"));
@@ -115,7 +115,7 @@ TEST_CASE("what is missing is named") {
 }
 
 TEST_CASE("a Hugging Face cache snapshot opens through its links, and no file may leave it") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   const fs::path repository = "models--Qwen--tiny";
   const fs::path snapshot = place.path() / repository / "snapshots" / "0123";
   fs::create_directories(snapshot);
@@ -162,7 +162,7 @@ TEST_CASE("a checkpoint in memory is the same as one on disk") {
 }
 
 TEST_CASE("stop ids are the union of three files; ids beyond the vocabulary are left out with a warning") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   std::string config = text_of(test_data("qwen3-tiny") / "config.json");
   fs::copy_file(test_data("qwen3-tiny") / "model.safetensors", place.path() / "model.safetensors");
   const auto set_eos = [&](const std::string& value) {

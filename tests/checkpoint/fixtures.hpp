@@ -4,10 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -18,6 +16,7 @@
 #include <qwenlite/checkpoint/checkpoint.hpp>
 
 #include "catch_any.hpp"
+#include "temporary_directory.hpp"
 
 namespace fixtures {
 
@@ -51,38 +50,6 @@ inline Bytes safetensors(std::string_view header, std::size_t data_bytes) {
 inline qwenlite::SafetensorsFile open_bytes(const Bytes& file) {
   return qwenlite::SafetensorsFile(std::span(file), "given.safetensors");
 }
-
-/// A fresh directory under the system's temporary one, removed at the end.
-class TempDirectory {
- public:
-  TempDirectory() {
-    std::string form = (fs::temp_directory_path() / "qwenlite-test-XXXXXX").string();
-    REQUIRE(::mkdtemp(form.data()) != nullptr);
-    path_ = form;
-  }
-  TempDirectory(const TempDirectory&) = delete;
-  TempDirectory& operator=(const TempDirectory&) = delete;
-  ~TempDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
-  [[nodiscard]] const fs::path& path() const noexcept { return path_; }
-
-  fs::path write(const fs::path& name, std::span<const std::byte> bytes) const {
-    const fs::path file = path_ / name;
-    fs::create_directories(file.parent_path());
-    std::ofstream out(file, std::ios::binary);
-    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    out.close();
-    REQUIRE(out.good());
-    return file;
-  }
-  fs::path write(const fs::path& name, std::string_view text) const { return write(name, to_bytes(text)); }
-
- private:
-  fs::path path_;
-};
 
 /// Runs `action`, which must throw a qwenlite::Error of that code, in one line, whose message has all
 /// of `parts` in it.

@@ -89,12 +89,26 @@ TEST_CASE("Qwen3.5: the kind of each layer is listed, or follows from the interv
   }
   Json list(std::vector<std::string>(24, "linear_attention"));
   list[5] = "full_attention";
-  const ModelConfig listed = parse(with("layer_types", list));  // counts, whatever the interval says
-  CHECK(listed.layers_of(LayerType::full_attention) == 1);
-  CHECK(listed.layer_types[5] == LayerType::full_attention);
   Json alone = without("full_attention_interval");
   alone["layer_types"] = list;
-  CHECK(parse(alone).layer_types == listed.layer_types);
+  const ModelConfig listed = parse(alone);
+  CHECK(listed.layers_of(LayerType::full_attention) == 1);
+  CHECK(listed.layer_types[5] == LayerType::full_attention);
+
+  // Both are allowed if they agree.
+  expect_error(ErrorCode::bad_config,
+               {"field 'full_attention_interval': found 4, expected what 'layer_types' lists"},
+               [&] { parse(with("layer_types", list)); });
+  alone["full_attention_interval"] = 6;  // of 24 layers, so it is not the sixth alone
+  expect_error(ErrorCode::bad_config, {"'full_attention_interval'", "found 6"}, [&] { parse(alone); });
+  Json both = text_part();
+  both["layer_types"] = Json::array();
+  for (int i = 0; i < 24; ++i) {
+    both["layer_types"].push_back(i % 4 == 3 ? "full_attention" : "linear_attention");
+  }
+  CHECK(parse(both).layer_types == by_interval.layer_types);
+  both["full_attention_interval"] = "4";
+  expect_error(ErrorCode::bad_config, {"'full_attention_interval'", "'4'"}, [&] { parse(both); });
 
   expect_error(ErrorCode::bad_config, {"'full_attention_interval'", "nothing"},
                [] { parse(without("full_attention_interval")); });
@@ -104,9 +118,46 @@ TEST_CASE("Qwen3.5: the kind of each layer is listed, or follows from the interv
   expect_error(ErrorCode::unsupported, {"'layer_types'", "'sliding_attention'"},
                [&] { parse(with("layer_types", list)); });
   for (const char* only : {"linear_attention", "full_attention"}) {
-    expect_error(ErrorCode::unsupported, {"'layer_types'", "both"},
-                 [&] { parse(with("layer_types", Json(std::vector<std::string>(24, only)))); });
+    alone = without("full_attention_interval");
+    alone["layer_types"] = std::vector<std::string>(24, only);
+    expect_error(ErrorCode::unsupported, {"'layer_types'", "both"}, [&] { parse(alone); });
   }
+}
+
+TEST_CASE("Qwen3.5: shares of the rotary dimensions are checked") {
+  const auto shares = [](const Json& value) {
+    Json json = text_part();
+    json["rope_parameters"]["mrope_section"] = value;
+    return json;
+  };
+  for (const Json& right : {Json{11, 11, 10}, Json{32, 0, 0}, Json{0, 31, 1}, Json()}) {
+    CHECK(parse(shares(right)).rope.partial_rotary_factor == 0.25);
+  }
+  const auto refused = [&](const Json& value, const std::string& found, const std::string& expected) {
+    INFO(value.dump());
+    expect_error(ErrorCode::bad_config, {"field 'rope_parameters.mrope_section': found " + found, expected},
+                 [&] { parse(shares(value)); });
+  };
+  refused({11, 11, 11}, "shares that sum to 33", "expected 32");
+  refused({11, 11, 9}, "shares that sum to 31", "expected 32");
+  refused({22, 22, 20}, "shares that sum to 64", "expected 32");  // dimensions, not pairs of them
+  refused({43, -11, 0}, "43", "an integer from 0 to 32");
+  refused({11, -11, 32}, "-11", "an integer from 0 to 32");
+  refused({10.5, 10.5, 11}, "10.5", "an integer");
+  refused({11, 11, "10"}, "'10'", "an integer");
+  refused({11, 11, nullptr}, "null", "an integer");
+  refused({9223372036854775807, 9223372036854775807, 34}, "9223372036854775807", "from 0 to 32");
+  refused({16, 16}, "a list of 2", "a list of 3");
+  refused({11, 11, 10, 0}, "a list of 4", "a list of 3");
+  refused(Json::array(), "a list of 0", "a list of 3");
+  refused(32, "32", "a list of 3");
+  refused(Json::object(), "an object", "a list of 3");
+
+  Json older = text_part();
+  older["rope_scaling"] = older["rope_parameters"];
+  older["rope_scaling"]["mrope_section"] = {11, 11, 12};
+  older.erase("rope_parameters");
+  expect_error(ErrorCode::bad_config, {"'rope_scaling.mrope_section'", "34"}, [&] { parse(older); });
 }
 
 TEST_CASE("Qwen3.5: what would be computed wrongly is refused") {
@@ -130,6 +181,7 @@ TEST_CASE("Qwen3.5: what would be computed wrongly is refused") {
 
 TEST_CASE("Qwen3.5: how much of a head turns is said, and an even number of dimensions") {
   Json json = text_part();
+  json["rope_parameters"].erase("mrope_section");
   json["rope_parameters"].erase("partial_rotary_factor");
   expect_error(ErrorCode::bad_config, {"'partial_rotary_factor'", "nothing"}, [&] { parse(json); });
   json["partial_rotary_factor"] = 0.5;

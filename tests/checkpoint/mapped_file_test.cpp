@@ -9,7 +9,7 @@ using namespace fixtures;
 using namespace qwenlite;
 
 TEST_CASE("what is no regular file is refused without waiting") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   const fs::path pipe = place.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   for (const ReadMode mode : {ReadMode::map, ReadMode::read}) {
@@ -22,7 +22,7 @@ TEST_CASE("what is no regular file is refused without waiting") {
 }
 
 TEST_CASE("sizes: empty, at the limit, above it") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   const fs::path empty = place.write("empty", "");
   const fs::path five = place.write("five", "12345");
   for (const ReadMode mode : {ReadMode::map, ReadMode::read}) {
@@ -35,7 +35,7 @@ TEST_CASE("sizes: empty, at the limit, above it") {
 }
 
 TEST_CASE("moving hands the bytes on") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   const fs::path five = place.write("five", "12345");
   MappedFile first(five);
   const std::byte* data = first.bytes().data();
@@ -48,7 +48,7 @@ TEST_CASE("moving hands the bytes on") {
 }
 
 TEST_CASE("an output file appears when it is complete and leaves nothing behind otherwise") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   const fs::path target = place.write("out", "old");
   {
     OutputFile unfinished(target);

@@ -209,7 +209,7 @@ TEST_CASE("header lengths that cannot be are refused before anything else is rea
 }
 
 TEST_CASE("a cut file says how long it is and how long it should be") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   const Bytes whole = safetensors("{" + entry("a.weight", "BF16", "[64,8]", 0, 1024) + "}", 1024);
   for (const ReadMode mode : {ReadMode::map, ReadMode::read}) {
     for (const std::size_t cut : {std::size_t{1}, whole.size() / 2, std::size_t{1024}}) {

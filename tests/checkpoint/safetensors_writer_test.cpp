@@ -7,7 +7,7 @@ using namespace fixtures;
 using namespace qwenlite;
 
 TEST_CASE("what is written is read back, whatever the dtypes and names") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   Bytes pool;
   for (int i = 0; i < 64; ++i) pool.push_back(static_cast<std::byte>(i * 37 + 5));
   const std::vector<NamedTensor> tensors = {
@@ -41,7 +41,7 @@ TEST_CASE("what is written is read back, whatever the dtypes and names") {
 }
 
 TEST_CASE("a real checkpoint survives being copied through the writer, replacing the file it came from") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   const fs::path path = place.path() / "model.safetensors";
   fs::copy_file(test_data("qwen3-tiny") / "model.safetensors", path);
   const SafetensorsFile original(path);
@@ -55,7 +55,7 @@ TEST_CASE("a real checkpoint survives being copied through the writer, replacing
 }
 
 TEST_CASE("nothing is written that could not be read") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   const fs::path path = place.path() / "out.safetensors";
   const std::byte one{1};
   const TensorView byte{&one, DType::u8, Shape{1}};
@@ -73,7 +73,7 @@ TEST_CASE("nothing is written that could not be read") {
 }
 
 TEST_CASE("only a regular file is replaced") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   const Bytes pool(4, std::byte{1});
   const std::vector<NamedTensor> tensors = {{"a", {pool.data(), DType::u8, Shape{4}}}};
   const fs::path path = place.path() / "out.safetensors";

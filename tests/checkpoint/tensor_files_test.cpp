@@ -18,7 +18,7 @@ Bytes shard(const std::string& tensor, int value) {
 }
 
 /// A directory with shards s1 (tensor "a") and s2 (tensor "b") and an index of that weight_map.
-void write_shards(const TempDirectory& place, const std::string& weight_map) {
+void write_shards(const TemporaryDirectory& place, const std::string& weight_map) {
   place.write("s1.safetensors", shard("a", 1));
   place.write("s2.safetensors", shard("b", 2));
   place.write(index_name, "{\"metadata\":{\"total_size\":2,\"more\":[1,{\"x\":null}]},\"weight_map\":" +
@@ -38,7 +38,7 @@ int value_of(const TensorFiles& files, const std::string& name) {
 }  // namespace
 
 TEST_CASE("one file, or the shards an index names") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   SECTION("one file") {
     place.write("model.safetensors", shard("a", 7));
     const TensorFiles files = open(place.path());
@@ -83,7 +83,7 @@ TEST_CASE("the sharded checkpoint of the test data opens through its index") {
 }
 
 TEST_CASE("no weights: the error names the directory and what was looked for") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   place.write("pytorch_model.bin", "x");
   expect_error(ErrorCode::io, {place.path().string(), "model.safetensors", index_name},
                [&] { open(place.path()); });
@@ -93,7 +93,7 @@ TEST_CASE("no weights: the error names the directory and what was looked for") {
 }
 
 TEST_CASE("an index entry may only be a plain name") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   const fs::path outside = place.write("outside.safetensors", shard("a", 1));
   for (const std::string name : {"../outside.safetensors", "..", ".", "", "a/../../outside.safetensors",
                                  "sub/s1.safetensors", "./s1.safetensors", "C:\\\\x.safetensors", "C:x",
@@ -146,7 +146,7 @@ TEST_CASE("a malformed index is one error that names it and the entry") {
   };
   for (const Case& c : cases) {
     INFO(c.name);
-    const TempDirectory place;
+    const TemporaryDirectory place;
     write_shards(place, "{}");
     place.write(index_name, c.text);
     expect_error(c.code, {index_name, c.part}, [&] { open(place.path()); });
@@ -154,7 +154,7 @@ TEST_CASE("a malformed index is one error that names it and the entry") {
 }
 
 TEST_CASE("a tensor in two shards is an error that names both") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   write_shards(place, R"({"a":"s1.safetensors","b":"s2.safetensors"})");
   place.write("s2.safetensors", safetensors(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                                             R"("b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
@@ -168,7 +168,7 @@ TEST_CASE("a tensor in two shards is an error that names both") {
 }
 
 TEST_CASE("links stay inside the directory, or inside the repository of a Hugging Face cache") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   const fs::path outside = place.write("outside.safetensors", shard("a", 3));
   SECTION("a link out of the directory is refused") {
     fs::create_directories(place.path() / "m");

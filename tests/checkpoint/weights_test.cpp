@@ -118,7 +118,7 @@ TEST_CASE("a failed lookup does not count as taken, and every Weights starts afr
 }
 
 TEST_CASE("a handle keeps the files open") {
-  const TempDirectory place;
+  const TemporaryDirectory place;
   place.write("model.safetensors",
               safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4));
   std::optional<Weights> inner;

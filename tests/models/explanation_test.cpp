@@ -110,6 +110,15 @@ TEST_CASE("explain as text has a line for each choice") {
   CHECK(text.back() == '\n');
 }
 
+TEST_CASE("explain tells when the embedding alone was quantised") {
+  const ql::AnyModel model = ql::open(tiny(), {.threads = 1, .embedding_weights = ql::Format::int8});
+  const ql::Explanation e = model.explain();
+  CHECK(e.weights.quantised == 1);
+  CHECK(e.weights.quantised_to == "embedding int8 in groups of 128, layers as stored");
+  CHECK_THAT(e.to_string(), has_text("\nquantised   1 tensor, ") &&
+                                has_text(" in memory: embedding int8 in groups of 128, layers as stored\n"));
+}
+
 TEST_CASE("the log gets the lines of explain while the model opens, and nothing afterwards") {
   std::vector<std::string> lines;
   const auto log = [&](std::string_view line) { lines.emplace_back(line); };
@@ -121,6 +130,7 @@ TEST_CASE("the log gets the lines of explain while the model opens, and nothing 
     joined += line + "\n";
   }
   CHECK(model.explain().to_string().starts_with(joined));
+  CHECK(joined.find("\nsession ") == std::string::npos);
   auto session = model.new_session({.max_tokens = 16});
   model.prefill(session, random_tokens(5, 1));
   CHECK(lines.size() == 9);

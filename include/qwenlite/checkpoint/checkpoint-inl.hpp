@@ -32,12 +32,19 @@ QWENLITE_INLINE Checkpoint::Checkpoint(const std::filesystem::path& directory, C
   read_configs({config_text, shown(config)}, {generation_text, shown(generation)},
                {tokenizer_text, shown(tokenizer)});
   tensors_ = std::make_shared<const TensorFiles>(files, options.read_mode);
+  find_packed();
 }
 
 QWENLITE_INLINE Checkpoint::Checkpoint(const CheckpointMemory& memory) {
   read_configs({memory.config, "config.json"}, {memory.generation_config, "generation_config.json"},
                {memory.tokenizer_config, "tokenizer_config.json"});
   tensors_ = std::make_shared<const TensorFiles>(memory.tensors);
+  find_packed();
+}
+
+QWENLITE_INLINE void Checkpoint::find_packed() {
+  if (config_.quantisation.method == QuantMethod::none) return;
+  packed_ = std::make_shared<const PackedTensors>(tensors_, config_.quantisation);
 }
 
 QWENLITE_INLINE void Checkpoint::read_configs(const JsonText& config, const JsonText& generation,

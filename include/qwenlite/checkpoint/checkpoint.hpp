@@ -58,7 +58,7 @@ class Checkpoint {
   [[nodiscard]] const TensorFiles& tensors() const noexcept { return *tensors_; }
 
   /// Lookup over all tensors, with a fresh note of which were taken. Keeps the files open.
-  [[nodiscard]] Weights weights() const { return Weights(tensors_); }
+  [[nodiscard]] Weights weights() const { return Weights(tensors_, packed_); }
 
   /// Ids that end a reply: the union, without repeats and in this order, of what config.json,
   /// generation_config.json and tokenizer_config.json call the end of sequence.
@@ -77,6 +77,7 @@ class Checkpoint {
  private:
   void read_configs(const JsonText& config, const JsonText& generation, const JsonText& tokenizer);
   void collect_stop_ids(const TokenizerFacts& tokenizer);
+  void find_packed();
 
   std::filesystem::path directory_;
   std::vector<std::string> warnings_;
@@ -85,6 +86,7 @@ class Checkpoint {
   std::vector<int> stop_ids_;
   std::optional<Index> token_count_;
   std::shared_ptr<const TensorFiles> tensors_;
+  std::shared_ptr<const PackedTensors> packed_;  // null: no matrix is packed
 };
 
 }  // namespace QWENLITE_ABI

@@ -87,7 +87,10 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
 
+  /// Writes after what was written last.
   void write(std::span<const std::byte> bytes);
+  /// Writes at a place of its own, from the start of the file; later write() calls are not moved by it.
+  void write_at(Index offset, std::span<const std::byte> bytes);
   void commit();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Implementation of model_config.hpp. Each reader turns one JSON file into a checked struct; whatever
-// this library would compute wrongly (another family, experts, biases, windows, quantised weights) is
+// this library would compute wrongly (another family, experts, biases, windows, other packed weights) is
 // refused here, by name, and not discovered later as a shape that does not fit.
 #pragma once
 
@@ -11,6 +11,7 @@
 
 #include <qwenlite/checkpoint/json_fields-inl.hpp>
 #include <qwenlite/checkpoint/model_config.hpp>
+#include <qwenlite/checkpoint/quantisation_fields-inl.hpp>
 #include <qwenlite/checkpoint/rope_config-inl.hpp>
 
 namespace qwenlite {
@@ -50,18 +51,12 @@ inline constexpr Index max_token_id = std::numeric_limits<int>::max();
 }
 
 /// Refuses variations of the family that would change what is computed.
-inline void check_variations(const Fields& root, const Fields& text) {
+inline void check_variations(const Fields& text) {
   for (const char* name :
        {"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
     const Json* value = text.find(name);
     if (value != nullptr && !(value->is_number() && value->get<double>() == 0)) {
       text.reject(name, describe(*value), "a dense network, without experts", ErrorCode::unsupported);
-    }
-  }
-  for (const Fields& fields : {root, text}) {
-    if (const Json* value = fields.find("quantization_config")) {
-      fields.reject("quantization_config", describe(*value), "weights stored as BF16, F16 or F32",
-                    ErrorCode::unsupported);
     }
   }
   const auto act = text.string("hidden_act");
@@ -132,16 +127,22 @@ inline void read_eps(const Fields& text, ModelConfig& config) {
   return types;
 }
 
-/// The kind of each layer: listed; else every full_attention_interval-th layer of Qwen3.5, all of Qwen3.
+/// The kind of each layer: of Qwen3.5 every full_attention_interval-th is attention, of Qwen3 all are. Where
+/// they are listed too, both must say the same.
 [[nodiscard]] inline std::vector<LayerType> layer_types(const Fields& text, const ModelConfig& config) {
-  if (const Json* listed = text.find("layer_types")) return listed_layer_types(text, *listed, config);
+  const Json* const list = text.find("layer_types");
+  std::vector<LayerType> listed;
+  if (list != nullptr) listed = listed_layer_types(text, *list, config);
+  const char* const name = "full_attention_interval";
+  const bool hybrid = config.model_type == "qwen3_5";
+  if (list != nullptr && (!hybrid || text.find(name) == nullptr)) return listed;
   std::vector<LayerType> types(static_cast<std::size_t>(config.num_hidden_layers), LayerType::full_attention);
-  if (config.model_type != "qwen3_5") return types;
-  const Index interval =
-      text.required_integer("full_attention_interval", {1, size_limits::num_hidden_layers});
+  if (!hybrid) return types;
+  const Index interval = text.required_integer(name, {1, size_limits::num_hidden_layers});
   for (Index i = 0; i < std::ssize(types); ++i) {
     if ((i + 1) % interval != 0) types[static_cast<std::size_t>(i)] = LayerType::linear_attention;
   }
+  if (list != nullptr && types != listed) text.reject(name, {interval}, "what 'layer_types' lists");
   return types;
 }
 
@@ -205,6 +206,7 @@ inline void check_rotation(const Fields& text, const ModelConfig& config) {
     text.reject(name, json_text::number_text(part),
                 {"a part of head_dim, ", config.head_dim, ", that is a positive even number of dimensions"});
   }
+  check_mrope_section(text, turning / 2);
 }
 
 // -------------------------------------------------------------------------------------- tokens
@@ -264,7 +266,7 @@ QWENLITE_INLINE ModelConfig parse_model_config(const JsonText& file, std::vector
 
   ModelConfig config;
   config.model_type = fields::family_of(root, text);
-  fields::check_variations(root, text);
+  fields::check_variations(text);
   fields::read_sizes(text, config);
   config.layer_types = fields::layer_types(text, config);
   if (config.model_type == "qwen3_5") fields::read_hybrid(text, config);
@@ -274,6 +276,8 @@ QWENLITE_INLINE ModelConfig parse_model_config(const JsonText& file, std::vector
   config.rope = fields::read_rope(text, config.max_position_embeddings, warnings);
   fields::check_rotation(text, config);
   fields::read_tokens(root, text, config);
+  config.quantisation =
+      quantisation_fields::read(fields::place_of("quantization_config", text, root), warnings);
   return config;
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include <qwenlite/checkpoint/quantisation_config.hpp>
 #include <qwenlite/checkpoint/rope_parameters.hpp>
 #include <qwenlite/checkpoint/size_limits.hpp>
 #include <qwenlite/tensor.hpp>
@@ -50,6 +51,8 @@ struct ModelConfig {
   std::vector<int> eos_token_ids;  ///< scalar or list in the file; none when absent
   std::optional<int> bos_token_id;
   std::optional<int> pad_token_id;
+
+  QuantisationConfig quantisation;  ///< how matrices are packed, if they are
 
   [[nodiscard]] Index layers_of(LayerType type) const noexcept {
     Index count = 0;

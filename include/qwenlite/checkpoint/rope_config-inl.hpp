@@ -85,6 +85,24 @@ inline void read_yarn(const Fields& nested, Index max_positions, RopeParameters&
   }
 }
 
+/// How many of the `pairs` of dimensions turn by time, height and width of a picture. Of text all three are
+/// the same position, so the shares have no effect here, but nonsense tells of a broken file.
+inline void check_mrope_section(const Fields& text, Index pairs) {
+  for (const char* place : {"rope_parameters", "rope_scaling"}) {
+    const auto nested = text.object(place);
+    const char* const name = "mrope_section";
+    const json_text::Json* const shares = nested ? nested->find(name) : nullptr;
+    if (shares == nullptr) continue;
+    if (!shares->is_array() || shares->size() != 3) {
+      nested->reject(name, json_text::describe(*shares), "a list of 3 numbers of dimensions");
+    }
+    Index sum = 0;
+    for (const json_text::Json& share : *shares) sum += nested->to_integer(share, name, {0, pairs});
+    if (sum == pairs) continue;
+    nested->reject(name, {"shares that sum to ", sum}, {pairs, ", the pairs of dimensions that turn"});
+  }
+}
+
 /// Rotary parameters of the text part.
 [[nodiscard]] inline RopeParameters read_rope(const Fields& text, Index max_positions,
                                               std::vector<std::string>& warnings) {

@@ -146,20 +146,27 @@ inline void check_header(const std::string& json, const std::string& file) {
   }
 }
 
+/// What a file begins with, up to the bytes of its first tensor. Throws as write_safetensors() does.
+[[nodiscard]] inline std::string beginning_of(const std::filesystem::path& path,
+                                              const std::vector<const NamedTensor*>& order,
+                                              const Metadata& metadata) {
+  const std::string json = header_of(order, metadata);
+  check_header(json, in_quotes(path.string()));
+  std::string beginning;
+  for (std::size_t i = 0; i < length_bytes; ++i) beginning += static_cast<char>(json.size() >> 8U * i);
+  return beginning.append(json);
+}
+
 }  // namespace safetensors_format
 
 QWENLITE_INLINE void write_safetensors(const std::filesystem::path& path,
                                        std::span<const NamedTensor> tensors, const Metadata& metadata) {
   namespace format = safetensors_format;
   const std::vector<const NamedTensor*> order = format::storage_order(tensors);
-  const std::string json = format::header_of(order, metadata);
-  format::check_header(json, in_quotes(path.string()));
+  const std::string beginning = format::beginning_of(path, order, metadata);
 
   OutputFile file(path);
-  std::array<std::byte, format::length_bytes> length{};
-  for (std::size_t i = 0; i < length.size(); ++i) length[i] = static_cast<std::byte>(json.size() >> 8U * i);
-  file.write(length);
-  file.write(std::as_bytes(std::span(json)));
+  file.write(std::as_bytes(std::span(beginning)));
   for (const NamedTensor* tensor : order) {
     file.write({tensor->view.data, static_cast<std::size_t>(format::bytes_of(*tensor))});
   }

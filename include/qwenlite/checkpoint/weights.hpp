@@ -6,7 +6,8 @@
 // A Weights value is a cheap handle. Handles made from one another by scope() share the note of which
 // tensors were taken, and all of them keep the files open. Taking is for one thread at a time.
 //
-// Matrices that products read may be had in another format than the stored one: a MatrixStore makes them.
+// Matrices that products read may be had in another format than the stored one, and those that the files hold
+// packed must be made of several tensors: a MatrixStore does both.
 #pragma once
 
 #include <initializer_list>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include <qwenlite/checkpoint/in_quotes.hpp>
+#include <qwenlite/checkpoint/packed.hpp>
 #include <qwenlite/checkpoint/tensor_files.hpp>
 #include <qwenlite/kernels/formats.hpp>
 
@@ -29,6 +31,7 @@ enum class MatrixUse : std::uint8_t {
   layer,      ///< a layer's product
   embedding,  ///< rows by token id, and the output matrix too if it is tied
   output,     ///< the output matrix alone
+  plain,      ///< a small matrix that is never quantised: bf16, f16 or f32 is needed
 };
 
 /// Makes matrices in other formats than they are stored in, and owns them.
@@ -42,15 +45,29 @@ class MatrixStore {
   /// The matrix to compute with instead of `stored`, which may be itself. `name` is for messages.
   [[nodiscard]] virtual WeightView prepared(std::string_view name, const WeightView& stored,
                                             MatrixUse use) = 0;
+
+  /// The matrix to compute with for one that the files hold packed. Throws `unsupported` unless it can
+  /// unpack.
+  [[nodiscard]] virtual WeightView unpacked(const PackedMatrix& packed, MatrixUse use);
 };
+
+[[noreturn]] inline void refuse_packed(const std::string& name) {
+  throw Error(ErrorCode::unsupported, name, "a packed matrix", "a model that is opened to unpack it");
+}
+
+inline WeightView MatrixStore::unpacked(const PackedMatrix& packed, MatrixUse /*use*/) {
+  refuse_packed(packed.name);
+}
 
 /// A handle of the tensors whose names begin with a prefix. Copies and scopes share the files and the note of
 /// which tensors were taken.
 class Weights {
  public:
-  /// All tensors of `files`, none of them taken yet.
-  explicit Weights(std::shared_ptr<const TensorFiles> files)
+  /// All tensors of `files`, none of them taken yet; `packed` finds the packed matrices among them, if any.
+  explicit Weights(std::shared_ptr<const TensorFiles> files,
+                   std::shared_ptr<const PackedTensors> packed = nullptr)
       : files_(std::move(files)),
+        packed_(std::move(packed)),
         taken_(std::make_shared<std::vector<unsigned char>>(files_->entries().size())) {}
 
   /// The tensors whose names start with this handle's prefix and then `prefix` ("model.layers.0.").
@@ -71,12 +88,16 @@ class Weights {
   [[nodiscard]] const std::string& prefix() const noexcept { return prefix_; }
   [[nodiscard]] const std::shared_ptr<const TensorFiles>& files() const noexcept { return files_; }
 
-  /// Whether the tensor exists; does not count as taking it.
-  [[nodiscard]] bool contains(std::string_view name) const { return files_->find(full(name)) >= 0; }
+  /// Whether the tensor exists, or a matrix of that name is packed; does not count as taking it.
+  [[nodiscard]] bool contains(std::string_view name) const {
+    const std::string key = full(name);
+    return files_->find(key) >= 0 || (packed_ != nullptr && packed_->has(key));
+  }
 
-  /// A matrix [rows, cols] = [out, in] stored as BF16, F16 or F32.
+  /// A matrix [rows, cols] = [out, in] stored as BF16, F16 or F32, or unpacked to one of them.
   /// Throws `bad_tensor` when it is missing or has another shape or dtype.
   [[nodiscard]] WeightView matrix(std::string_view name, Index rows, Index cols) const {
+    if (packed_ != nullptr && packed_->has(full(name))) return unpacked(name, rows, cols, MatrixUse::plain);
     const TensorView view = tensor(name, Shape{rows, cols});
     return {view.data, rows, cols, format_of(view, name)};
   }
@@ -84,6 +105,11 @@ class Weights {
   /// A matrix for products, in the format that was chosen for its use; otherwise as matrix(). Pages of the
   /// file that were only read to make another are dropped.
   [[nodiscard]] WeightView product(std::string_view name, Index rows, Index cols, MatrixUse use) const {
+    if (packed_ != nullptr) {
+      const std::string key = full(name);
+      if (packed_->has(key)) return unpacked(name, rows, cols, use);
+      packed_->check_plain(key);
+    }
     const WeightView stored = matrix(name, rows, cols);
     if (store_ == nullptr) return stored;
     const WeightView prepared = store_->prepared(full(name), stored, use);
@@ -150,6 +176,23 @@ class Weights {
   }
 
  private:
+  /// A packed matrix in a form to compute with; all its tensors are taken.
+  [[nodiscard]] WeightView unpacked(std::string_view name, Index rows, Index cols, MatrixUse use) const {
+    const PackedMatrix packed = packed_->matrix(full(name), rows, cols);
+    for (const Index i : packed.entries) (*taken_)[static_cast<std::size_t>(i)] = 1;
+    if (store_ == nullptr) refuse_packed(packed.name);
+    const WeightView view = store_->unpacked(packed, use);
+    for (const Index i : packed.entries) {
+      if (view.data == packed.values.data) break;  // computed on where it lies
+      const TensorFiles::Entry& entry = files_->entries()[static_cast<std::size_t>(i)];
+      Index elements = 0;
+      (void)entry.view.shape.elements(elements);
+      files_->file(entry.file)
+          .drop_pages({entry.view.data, static_cast<std::size_t>(elements * size_of(entry.view.dtype))});
+    }
+    return view;
+  }
+
   [[nodiscard]] std::string full(std::string_view name) const { return std::string(prefix_).append(name); }
 
   /// "FILE: tensor 'NAME'" with the shard that holds it.
@@ -176,6 +219,7 @@ class Weights {
   }
 
   std::shared_ptr<const TensorFiles> files_;
+  std::shared_ptr<const PackedTensors> packed_;        // null: nothing is packed
   std::shared_ptr<std::vector<unsigned char>> taken_;  // 1 for entries of files_ that were taken
   std::shared_ptr<MatrixStore> store_;                 // null: all as stored
   std::string prefix_;

@@ -78,10 +78,11 @@ class Model {
 
   /// Takes all weights from the checkpoint, without reading those that are not quantised. Throws `bad_config`
   /// when config.json has another family or other sizes than Shape, `bad_tensor` for a missing, unknown or
-  /// wrong tensor.
+  /// wrong tensor, `bad_argument` for a format of keys and values that does not suit the heads.
   explicit Model(const Checkpoint& checkpoint, const OpenOptions& options = {})
       : decoder_(std::make_shared<const Decoder<Shape>>(checkpoint, options)),
         kv_format_(options.kv.value_or(default_kv_format())) {
+    check_kv_format(kv_format_, decoder_->shape.head_dim);
     if (options.log) write_log(options.log, decoder_->files, choices());
   }
   // Moving copies the handle, so that a model that was moved from is still one.
@@ -303,6 +304,7 @@ Decoder<Shape>::Decoder(const Checkpoint& checkpoint, const Choices& chosen, con
   prepared.all.expect_all_used({head, "model.visual.", "mtp."});
   prepared.finish();
   weights = weight_facts(files, prepared);
+  explain_precision(choices, sizes.formats);
 }
 
 template <ModelShape Shape>

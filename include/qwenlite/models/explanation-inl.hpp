@@ -59,9 +59,35 @@ inline void add_line(std::string& text, std::string_view name, std::string_view 
 
 [[nodiscard]] inline std::string quantised_text(const WeightFacts& w) {
   if (w.quantised == 0) return "none, weights are computed on as stored";
-  return joined({counted(w.quantised, "tensor"), " to ", w.quantised_to, ", ", size_text(w.quantised_bytes),
-                 " in memory"});
+  return joined(
+      {counted(w.quantised, "tensor"), ", ", size_text(w.quantised_bytes), " in memory: ", w.quantised_to});
 }
+
+[[nodiscard]] inline std::string packed_text(const PackedFacts& packed) {
+  const std::string text =
+      joined({packed.matrices, packed.matrices == 1 ? " matrix" : " matrices", ", ", packed.forms});
+  const Index others = packed.matrices - packed.mapped;
+  if (others == 0) return text + ", computed on as mapped";
+  return joined({text, ", ", packed.mapped > 0 ? joined({others, " of them "}) : std::string(), "unpacked, ",
+                 size_text(packed.bytes), " in memory"});
+}
+
+/// Elements of each dtype: "BF16 310, F32 17".
+class DTypeCounts {
+ public:
+  void add(DType dtype) { ++counts_[static_cast<std::size_t>(dtype)]; }
+  [[nodiscard]] std::string text() const {
+    std::string text;
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      if (counts_[i] == 0) continue;
+      text += joined({text.empty() ? "" : ", ", name_of(static_cast<DType>(i)), " ", counts_[i]});
+    }
+    return text;
+  }
+
+ private:
+  std::array<Index, static_cast<std::size_t>(DType::boolean) + 1> counts_{};
+};
 
 }  // namespace explaining
 
@@ -72,6 +98,9 @@ QWENLITE_INLINE std::string Explanation::to_string() const {
   explaining::add_line(text, "threads", std::to_string(threads), threads_reason);
   explaining::add_line(text, "precision", precision, precision_reason);
   explaining::add_line(text, "weights", explaining::weights_text(weights), "");
+  if (weights.packed.matrices > 0) {
+    explaining::add_line(text, "packed", explaining::packed_text(weights.packed), "");
+  }
   explaining::add_line(text, "quantised", explaining::quantised_text(weights), "");
   explaining::add_line(text, "kv", kv, kv_reason);
   explaining::add_line(text, "chunk", explaining::counted(chunk, "token"), "most that pass through together");
@@ -87,8 +116,7 @@ QWENLITE_INLINE std::string Explanation::to_string() const {
 QWENLITE_INLINE WeightFacts weight_facts(const Checkpoint& files, const PreparedWeights& prepared) {
   WeightFacts facts;
   const Weights& all = prepared.all;
-  std::array<std::pair<DType, Index>, 3> counts{
-      std::pair{DType::bf16, Index{0}}, {DType::f16, Index{0}}, {DType::f32, Index{0}}};
+  explaining::DTypeCounts dtypes;
   const std::span<const TensorFiles::Entry> entries = files.tensors().entries();
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (!all.was_taken(static_cast<Index>(i))) {
@@ -102,18 +130,18 @@ QWENLITE_INLINE WeightFacts weight_facts(const Checkpoint& files, const Prepared
     if (entries[i].name.ends_with(".conv1d.weight")) ++facts.copied;
     facts.bytes += elements * size_of(view.dtype);
     if (reinterpret_cast<std::uintptr_t>(view.data) % 64 != 0) ++facts.off_line;
-    for (auto& [dtype, count] : counts) count += view.dtype == dtype ? 1 : 0;
+    dtypes.add(view.dtype);
   }
-  for (const auto& [dtype, count] : counts) {
-    if (count > 0) facts.dtypes += joined({facts.dtypes.empty() ? "" : ", ", name_of(dtype), " ", count});
-  }
+  facts.dtypes = dtypes.text();
   facts.bytes_in_use = facts.bytes;
   if (prepared.store != nullptr) {
     const QuantisedStore& store = *prepared.store;
     facts.quantised = store.tensors();
     facts.quantised_bytes = store.bytes();
     facts.quantised_to = store.description();
+    facts.packed = store.packed();
     facts.bytes_in_use += store.bytes() - store.source_bytes();
+    facts.bytes_in_use += facts.packed.bytes - facts.packed.source_bytes;
   }
   facts.files = files.tensors().file_count();
   const bool own = !files.directory().empty();
@@ -143,6 +171,7 @@ QWENLITE_INLINE Explanation explanation_of(const Checkpoint& files, const Choice
 QWENLITE_INLINE void write_log(const std::function<void(std::string_view)>& log, const Checkpoint& files,
                                const Explanation& explanation) {
   for (const std::string& warning : files.warnings()) log("warning: " + warning);
+  for (const std::string& warning : explanation.weights.packed.warnings) log("warning: " + warning);
   const std::string text = explanation.to_string();
   std::string_view rest = text;
   while (!rest.empty()) {

@@ -13,7 +13,7 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
 /// The weights of an opened network. All of them are computed on where the checkpoint has them, but for those
-/// that were quantised, and the taps of convolutions (kilobytes), which are copied.
+/// that were quantised or unpacked, and the taps of convolutions (kilobytes), which are copied.
 struct WeightFacts {
   Index tensors = 0;   ///< that the network computes with
   Index bytes = 0;     ///< theirs, as stored
@@ -27,6 +27,7 @@ struct WeightFacts {
   Index quantised = 0;        ///< tensors that were quantised when the network was opened
   Index quantised_bytes = 0;  ///< of what became of them, in memory
   std::string quantised_to;   ///< "int4 in groups of 64, embedding int8 in groups of 128"; empty if none was
+  PackedFacts packed;         ///< matrices that the files hold packed
   Index bytes_in_use = 0;     ///< of all weights, as they are computed on
 };
 
@@ -36,7 +37,7 @@ struct Explanation {
   std::string kernels_reason;
   int threads = 1;
   std::string threads_reason;
-  std::string precision;  ///< "exact" or "bf16"
+  std::string precision;  ///< "exact", "bf16" or "int8"
   std::string precision_reason;
   std::string kv;  ///< "bf16" or "f32"
   std::string kv_reason;
@@ -60,7 +61,8 @@ struct Explanation {
 [[nodiscard]] Explanation explanation_of(const Checkpoint& files, const Choices& choices,
                                          const WeightFacts& weights, KvFormat kv);
 
-/// Warnings about the checkpoint, then the lines of the explanation.
+/// Warnings about the checkpoint and its packed matrices, then the lines of the explanation, which has none
+/// about a session.
 void write_log(const std::function<void(std::string_view)>& log, const Checkpoint& files,
                const Explanation& explanation);
 

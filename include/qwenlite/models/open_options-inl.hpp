@@ -61,7 +61,7 @@ inline void require_valid(const char* option, const std::optional<WeightFormat>&
   if (!format || format->is_valid()) return;
   throw Error(
       ErrorCode::bad_argument, option, to_string(*format),
-      "int8 by rows or in groups of 32, 64 or 128, int4 in groups, or a format that is not quantised");
+      "int8 by rows or in groups of 32, 64 or 128, int4 in groups, fp8, or a format that is not quantised");
 }
 
 inline void choose_weights(const OpenOptions& options, Choices& choices) {
@@ -100,6 +100,12 @@ QWENLITE_INLINE Choices choices_of(const OpenOptions& options) {
   opening::choose_precision(options, choices);
   opening::choose_threads(options, choices);
   return choices;
+}
+
+QWENLITE_INLINE void explain_precision(Choices& choices, FormatSet layers) {
+  if (choices.precision != Precision::int8) return;
+  if (layers.contains(Format::int8) || layers.contains(Format::int4)) return;
+  choices.precision_reason += ", without effect: no weights are int8 or int4, others get inputs in float32";
 }
 
 QWENLITE_INLINE Weights text_scope(const Weights& all) {

@@ -27,8 +27,8 @@ struct OpenOptions {
   int threads = 0;
   /// Where to run instead: a ThreadPool shared between models, or a class of your own.
   std::shared_ptr<Executor> executor = nullptr;
-  /// What matrix products round their inputs to; empty: the default of the kernels. The output matrix is
-  /// always exact.
+  /// What matrix products round their inputs to; empty: the default of the kernels. int8 is for weights in
+  /// int8 or int4: faster with several tokens at once, and less exact. The output matrix is always exact.
   std::optional<Precision> precision = {};
   /// Null: kernels::active().
   const kernels::KernelTable* kernels = nullptr;
@@ -36,13 +36,14 @@ struct OpenOptions {
   std::optional<KvFormat> kv = {};
   /// What the layers' matrices are quantised to while the network is opened: {.weights = Format::int8}, or
   /// WeightFormat(Format::int4, 32). Empty: they are computed on as stored and where they lie. A format that
-  /// is not quantised asks that they are stored so.
+  /// is not quantised asks that they are stored so, and of matrices that the files hold quantised any format
+  /// does: another than theirs is an error.
   std::optional<WeightFormat> weights = {};
   /// The same for embedding and output matrix. Empty: int8 in groups of 128 if `weights` is quantised, since
   /// errors of the output matrix go straight into the logits.
   std::optional<WeightFormat> embedding_weights = {};
-  /// Called while weights are quantised: bytes done and bytes in all, equal in the last call. An exception
-  /// ends the opening.
+  /// Called while weights are quantised or unpacked: bytes done and bytes in all, equal in the last call. An
+  /// exception ends the opening.
   Progress progress = {};
   /// Most rows that pass through the network together: scratch memory grows with it, and the weights are
   /// read once per so many tokens of a prompt.
@@ -50,8 +51,8 @@ struct OpenOptions {
   /// Compares every operation with the scalar kernels and throws `numeric` at the first number that rounding
   /// cannot explain (see Ops); QWENLITE_CHECK=1 in the environment does the same. Very slow.
   bool check = false;
-  /// Called while a model is opened, once for each line of Explanation::to_string() and for each warning
-  /// about the checkpoint. The library itself prints nothing, ever.
+  /// Called while a model is opened, once for each warning about the checkpoint and for each line of
+  /// Explanation::to_string() but the one about a session. The library itself prints nothing, ever.
   std::function<void(std::string_view)> log = {};
 };
 
@@ -74,6 +75,9 @@ struct Choices {
 /// Throws `bad_argument` for options that contradict each other or are out of range and for a QWENLITE_CHECK
 /// that is neither 0 nor 1, `unsupported` for a QWENLITE_ISA that cannot run here.
 [[nodiscard]] Choices choices_of(const OpenOptions& options);
+
+/// Says in the reason for the precision when it is int8 and no matrix of the layers has a format for it.
+void explain_precision(Choices& choices, FormatSet layers);
 
 /// The tensors of the text network. Their prefix differs: "model." in text checkpoints,
 /// "model.language_model." in those with a vision part, none in embedding checkpoints.

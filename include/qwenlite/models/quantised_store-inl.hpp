@@ -34,20 +34,107 @@ QWENLITE_INLINE WeightView QuantisedStore::prepared(std::string_view name, const
   }
   bytes_ += matrices_.back().bytes();
   source_bytes_ += stored.rows * stored.row_bytes();
-  if (progress_) progress_(std::min(source_bytes_, all_), all_);
+  advance(stored.rows * stored.row_bytes());
   return matrices_.back().view();
 }
 
+QWENLITE_INLINE void QuantisedStore::advance(Index bytes) {
+  done_ += bytes;
+  if (progress_) progress_(std::min(done_, all_), all_);
+}
+
+/// The format that a packed matrix is stored in, whatever becomes of it.
+[[nodiscard]] inline Format format_of(const PackedMatrix& packed) noexcept {
+  if (packed.layout == PackedLayout::e4m3) return Format::fp8;
+  return packed.bits == 4 ? Format::int4 : Format::int8;
+}
+
+/// Bytes of the tensors of a packed matrix that are read to unpack it.
+[[nodiscard]] inline Index bytes_of(const PackedMatrix& packed) {
+  Index sum = 0;
+  for (const TensorView* view : {&packed.values, &packed.scales, &packed.zeros, &packed.group_of}) {
+    Index elements = 0;
+    if (view->data != nullptr && view->shape.elements(elements)) sum += elements * size_of(view->dtype);
+  }
+  return sum;
+}
+
+/// Asking for the format that a matrix has changes nothing; the embedding may be as the layers are.
+QWENLITE_INLINE void QuantisedStore::check_wanted(const PackedMatrix& packed, MatrixUse use) const {
+  if (use == MatrixUse::plain) return;
+  const Format stored = format_of(packed);
+  const std::optional<WeightFormat>& wanted = use == MatrixUse::layer ? layers_ : embedding_;
+  const bool as_layers = use != MatrixUse::layer && layers_ && layers_->format == stored;
+  if (!wanted || wanted->format == stored || as_layers) return;
+  throw Error(ErrorCode::unsupported, packed.name, {name_of(stored), " (", name_of(packed.method), ")"},
+              {name_of(wanted->format), " as asked for: packed matrices stay what they are"});
+}
+
+QWENLITE_INLINE WeightView QuantisedStore::unpacked(const PackedMatrix& packed, MatrixUse use) {
+  check_wanted(packed, use);
+  Unpacking unpacking(packed, use == MatrixUse::plain);
+  if (unpacking.tasks() > 0) {
+    const AlignedBuffer scratch(unpacking.scratch_bytes() * executor_->concurrency());
+    auto task = [&](Index i, int worker) {
+      unpacking.run(i, scratch.data() + worker * unpacking.scratch_bytes());
+    };
+    executor_->run(unpacking.tasks(), TaskRef(task));
+  }
+  unpacked_.push_back(unpacking.take());
+  note(packed, unpacked_.back());
+  if (!unpacked_.back().mapped) advance(bytes_of(packed));
+  return unpacked_.back().view;
+}
+
+QWENLITE_INLINE void QuantisedStore::note(const PackedMatrix& packed, const UnpackedMatrix& made) {
+  ++packed_.matrices;
+  packed_.mapped += made.mapped ? 1 : 0;
+  packed_.bytes += made.bytes();
+  packed_.source_bytes += made.mapped ? 0 : bytes_of(packed);
+  for (std::size_t i = 0; i < oddities_.size(); ++i) {
+    if (made.odd[i] && oddities_[i].count++ == 0) oddities_[i].first = packed.name;
+  }
+  const WeightView& view = made.view;
+  const bool row =
+      view.format == Format::int8 && view.cols > view.planes.group / 2 && view.planes.group > 128;
+  const WeightFormat form(view.format, row ? 0 : view.planes.group, view.planes.zeros == nullptr);
+  const std::string text = joined({is_quantised(view.format) ? to_string(form) : std::string("float32"), " (",
+                                   name_of(packed.method), ")"});
+  for (auto& [known, count] : forms_) {
+    if (known != text) continue;
+    ++count;
+    return;
+  }
+  forms_.emplace_back(text, 1);
+}
+
+QWENLITE_INLINE PackedFacts QuantisedStore::packed() const {
+  PackedFacts facts = packed_;
+  for (const auto& [form, count] : forms_) {
+    if (!facts.forms.empty()) facts.forms += ", ";
+    if (forms_.size() > 1) facts.forms += joined({count, " "});
+    facts.forms += form;
+  }
+  for (std::size_t i = 0; i < oddities_.size(); ++i) {
+    const Oddity& each = oddities_[i];
+    if (each.count == 0) continue;
+    const std::string more = each.count > 1 ? joined({" and ", each.count - 1, " more"}) : std::string();
+    facts.warnings.push_back(joined({each.first, more, ": ", to_string(static_cast<PackedOddity>(i))}));
+  }
+  return facts;
+}
+
 QWENLITE_INLINE void QuantisedStore::finish() {
-  if (progress_ && source_bytes_ > 0 && source_bytes_ != all_) progress_(all_, all_);
+  if (progress_ && done_ > 0 && done_ != all_) progress_(all_, all_);
   progress_ = {};
   executor_.reset();
 }
 
 QWENLITE_INLINE std::string QuantisedStore::description() const {
   if (matrices_.empty()) return {};
-  const std::string layers = layers_ ? to_string(*layers_) : "layers as stored";
   const std::string embedding = embedding_ ? to_string(*embedding_) : "as stored";
+  if (!layers_) return joined({"embedding ", embedding, ", layers as stored"});
+  const std::string layers = to_string(*layers_);
   return layers == embedding ? layers : joined({layers, ", embedding ", embedding});
 }
 
@@ -56,7 +143,7 @@ QWENLITE_INLINE std::string QuantisedStore::description() const {
   Index sum = 0;
   for (const TensorFiles::Entry& entry : files.tensors().entries()) {
     const std::string_view name = entry.name;
-    const bool copy = files.config().tie_word_embeddings && name == "lm_head.weight";
+    const bool copy = files.config().tie_word_embeddings && name.starts_with("lm_head.");
     const bool other = name.starts_with("mtp.") || name.starts_with("model.visual.");
     const bool small = name.ends_with("in_proj_a.weight") || name.ends_with("in_proj_b.weight");
     if (entry.view.shape.rank() != 2 || copy || other || small) continue;
@@ -70,7 +157,8 @@ QWENLITE_INLINE std::string QuantisedStore::description() const {
 QWENLITE_INLINE PreparedWeights prepared_weights(const Checkpoint& files, const Choices& choices,
                                                  const Progress& progress) {
   PreparedWeights prepared{files.weights(), nullptr};
-  if (!choices.weights && !choices.embedding_weights) return prepared;
+  const bool packed = files.config().quantisation.method != QuantMethod::none;
+  if (!choices.weights && !choices.embedding_weights && !packed) return prepared;
   prepared.store = std::make_shared<QuantisedStore>(choices, progress, matrix_bytes(files));
   prepared.all = prepared.all.with(prepared.store);
   return prepared;
