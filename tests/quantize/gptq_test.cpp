@@ -79,6 +79,20 @@ ql::QuantisedMatrix plainly(const std::vector<float>& weights, Index rows, const
   return ql::round_to_nearest(view, format, *ql::kernels::supported().front(), pool);
 }
 
+/// The moments of some inputs [tokens, width].
+ql::InputMoments moments_of(const std::vector<float>& x, Index width) {
+  ql::ThreadPool pool(1);
+  ql::InputMoments moments(width);
+  moments.add(matrix(x, width), ql::Ops(*ql::kernels::supported().back(), pool, Precision::exact));
+  return moments;
+}
+
+ql::QuantisedMatrix gptq(const std::vector<float>& weights, Index rows, const ql::InputMoments& moments,
+                         const WeightFormat& format, ql::Executor& pool,
+                         const ql::GptqOptions& options = {}) {
+  return ql::gptq(weights, rows, ql::GptqInputs(moments, pool, options), format, pool);
+}
+
 }  // namespace
 
 TEST_CASE("gptq: outputs are nearer than with rounding to nearest, also on inputs it has not seen") {
@@ -87,14 +101,13 @@ TEST_CASE("gptq: outputs are nearer than with rounding to nearest, also on input
   const std::vector<float> weights = random_floats(rows * width, 5, 0.02F);
   const std::vector<float> seen = correlated(512, width, 10);
   const std::vector<float> unseen = correlated(256, width, 20);
-  ql::InputMoments moments(width);
-  moments.add(matrix(seen, width));
+  const ql::InputMoments moments = moments_of(seen, width);
   ql::ThreadPool pool(1);
   for (const WeightFormat& format : formats()) {
     for (const bool act_order : {false, true}) {
       INFO(to_string(format) << (act_order ? ", act order" : ""));
       const ql::QuantisedMatrix plain = plainly(weights, rows, format);
-      const ql::QuantisedMatrix m = ql::gptq(weights, rows, moments, format, pool, {.act_order = act_order});
+      const ql::QuantisedMatrix m = gptq(weights, rows, moments, format, pool, {.act_order = act_order});
       CHECK(output_error(weights, m.view(), seen) < 0.5 * output_error(weights, plain.view(), seen));
       CHECK(output_error(weights, m.view(), unseen) < 0.6 * output_error(weights, plain.view(), unseen));
     }
@@ -107,13 +120,12 @@ TEST_CASE("gptq: without correlation it is rounding to nearest") {
   std::vector<float> x(static_cast<std::size_t>(width * width), 0.0F);  // each element alone, once
   for (Index i = 0; i < width; ++i)
     x[static_cast<std::size_t>(i * width + i)] = 1.0F + static_cast<float>(i % 7);
-  ql::InputMoments moments(width);
-  moments.add(matrix(x, width));
+  const ql::InputMoments moments = moments_of(x, width);
   ql::ThreadPool pool(1);
   for (const WeightFormat& format : formats()) {
     for (const bool act_order : {false, true}) {
       INFO(to_string(format));
-      const ql::QuantisedMatrix m = ql::gptq(weights, 3, moments, format, pool, {.act_order = act_order});
+      const ql::QuantisedMatrix m = gptq(weights, 3, moments, format, pool, {.act_order = act_order});
       CHECK(same_elements(m.view(), plainly(weights, 3, format).view()));
     }
   }
@@ -122,52 +134,39 @@ TEST_CASE("gptq: without correlation it is rounding to nearest") {
 TEST_CASE("gptq: two columns that go together, by hand") {
   // H of the first two is [[1, 1], [1, 2]], so H^-1 = [[2, -1], [-1, 1]]: an error e of the first asks for
   // e / 2 more of the second. The third stands alone and sets the scale: -0.8 is eight steps of 0.1.
-  ql::InputMoments moments(3);
   const std::vector<float> x{1.0F, 1.0F, 0.0F, 0.0F, 1.0F, 0.0F, 0.0F, 0.0F, 1.0F};
-  moments.add(matrix(x, 3));
+  const ql::InputMoments moments = moments_of(x, 3);
   CHECK(moments.tokens() == 3);
   CHECK(std::vector<double>(moments.sums().begin(), moments.sums().end()) ==
         std::vector<double>{1, 1, 0, 1, 2, 0, 0, 0, 1});
   const std::vector<float> weights{0.34F, 0.34F, -0.8F};
   ql::ThreadPool pool(1);
-  const ql::QuantisedMatrix m = ql::gptq(weights, 1, moments, {Format::int4, 32}, pool, {.damping = 0});
+  const ql::QuantisedMatrix m = gptq(weights, 1, moments, {Format::int4, 32}, pool, {.damping = 0});
   CHECK(decode(m.view(), 0, 0) == Approx(0.3).epsilon(1e-3));
   CHECK(decode(m.view(), 0, 1) == Approx(0.4).epsilon(1e-3));  // 0.34 + 0.04 / 2
   CHECK(decode(m.view(), 0, 2) == Approx(-0.8).epsilon(1e-3));
 }
 
-TEST_CASE("gptq: the same for any threads, and for inputs in any pieces", "[threads]") {
+TEST_CASE("gptq: the same for any threads", "[threads]") {
   const Index width = 128;
   const Index rows = 30;
   const std::vector<float> weights = random_floats(rows * width, 7, 0.02F);
-  const std::vector<float> x = correlated(200, width, 30);
-  ql::InputMoments whole(width);
-  whole.add(matrix(x, width));
-  ql::InputMoments pieces(width);
-  const ql::ConstMatrix<float> all = matrix(x, width);
-  for (Index t = 0; t < 200; t += 64) {
-    const Index count = std::min<Index>(64, 200 - t);
-    pieces.add({all.data() + t * width, count, width, Eigen::OuterStride<>(width)});
-  }
+  const ql::InputMoments moments = moments_of(correlated(200, width, 30), width);
   ql::ThreadPool one(1);
   ql::ThreadPool three(3);
   const WeightFormat format(Format::int4, 32);
-  const ql::QuantisedMatrix expected = ql::gptq(weights, rows, whole, format, one);
-  CHECK(same_elements(ql::gptq(weights, rows, whole, format, three).view(), expected.view()));
-  CHECK(same_elements(ql::gptq(weights, rows, pieces, format, one).view(), expected.view()));
+  const ql::QuantisedMatrix expected = gptq(weights, rows, moments, format, one);
+  CHECK(same_elements(gptq(weights, rows, moments, format, three).view(), expected.view()));
 }
 
 TEST_CASE("gptq: wrong arguments are refused") {
   ql::ThreadPool pool(1);
   const std::vector<float> weights(64, 0.5F);
-  ql::InputMoments moments(32);
-  CHECK_THROWS_AS(ql::gptq(weights, 2, moments, Format::int4, pool), ql::Error);  // no inputs
-  const std::vector<float> x = random_floats(32 * 40, 1);
-  CHECK_THROWS_AS(moments.add(matrix(x, 20)), ql::Error);
-  moments.add(matrix(x, 32));
-  CHECK_THROWS_AS(ql::gptq(weights, 3, moments, Format::int4, pool), ql::Error);
+  CHECK_THROWS_AS(gptq(weights, 2, ql::InputMoments(32), Format::int4, pool), ql::Error);  // no inputs
+  const ql::InputMoments moments = moments_of(random_floats(32 * 40, 1), 32);
+  CHECK_THROWS_AS(gptq(weights, 3, moments, Format::int4, pool), ql::Error);
   std::vector<float> bad = weights;
   bad[40] = std::numeric_limits<float>::quiet_NaN();
-  CHECK_THROWS_AS(ql::gptq(bad, 2, moments, Format::int4, pool), ql::Error);
-  CHECK_NOTHROW(ql::gptq(weights, 2, moments, Format::int4, pool));
+  CHECK_THROWS_AS(gptq(bad, 2, moments, Format::int4, pool), ql::Error);
+  CHECK_NOTHROW(gptq(weights, 2, moments, Format::int4, pool));
 }

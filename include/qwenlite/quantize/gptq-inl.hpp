@@ -14,28 +14,6 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-inline void InputMoments::add(const ConstMatrix<float>& x) {
-  require(x.cols() == width_, "InputMoments: found inputs of another width");
-  constexpr Index together = 64;
-  std::vector<double> rows(static_cast<std::size_t>(together * width_));
-  using Rows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  Eigen::Map<Rows> sums(sums_.data(), width_, width_);
-  for (Index first = 0; first < x.rows(); first += together) {
-    const Index count = std::min(together, x.rows() - first);
-    for (Index t = 0; t < count; ++t) {
-      std::copy_n(x.data() + (first + t) * x.outerStride(), width_, rows.data() + t * width_);
-    }
-    const Eigen::Map<const Rows> block(rows.data(), count, width_);
-    sums.selfadjointView<Eigen::Lower>().rankUpdate(block.transpose());
-  }
-  for (Index i = 0; i < width_; ++i) {
-    for (Index j = 0; j < i; ++j) {
-      sums_[static_cast<std::size_t>(j * width_ + i)] = sums_[static_cast<std::size_t>(i * width_ + j)];
-    }
-  }
-  tokens_ += x.rows();
-}
-
 namespace rounding {
 
 /// The columns in the order in which they are rounded.
@@ -49,11 +27,32 @@ namespace rounding {
   return order;
 }
 
+using SquareMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// The inverse of a lower triangle [n, n], row-major, in blocks of columns: above its diagonal a block is
+/// zero.
+[[nodiscard]] inline std::vector<double> inverted(std::vector<double>& lower, Index n, Executor& executor) {
+  std::vector<double> inverse(static_cast<std::size_t>(n * n), 0.0);
+  Eigen::Map<SquareMatrix> from(lower.data(), n, n);
+  Eigen::Map<SquareMatrix> to(inverse.data(), n, n);
+  constexpr Index block = 64;
+  auto task = [&](Index i, int /*worker*/) {
+    const Index first = i * block;
+    const Index rest = n - first;
+    auto columns = to.block(first, first, rest, std::min(block, rest));
+    columns.diagonal().setOnes();
+    from.bottomRightCorner(rest, rest).triangularView<Eigen::Lower>().solveInPlace(columns);
+  };
+  executor.run(ceil_div(n, block), TaskRef(task));
+  return inverse;
+}
+
 /// U with (H + damping)^-1 = U^T U, columns in `order`: the inverse of the upper R with H = R R^T. R is what
 /// the Cholesky decomposition of H gives when rows and columns are taken from the last to the first, and in
 /// that order, row-major, the result stays: U_ij is at [(n - 1 - i) * n + n - 1 - j].
 [[nodiscard]] inline std::vector<double> reversed_factor(const InputMoments& inputs, double damping,
-                                                         const std::vector<Index>& order) {
+                                                         const std::vector<Index>& order,
+                                                         Executor& executor) {
   const Index n = inputs.width();
   const std::span<const double> sums = inputs.sums();
   double trace = 0;
@@ -68,18 +67,13 @@ namespace rounding {
     }
     h[static_cast<std::size_t>(a * n + a)] += damping * trace / static_cast<double>(n);
   }
-  using Square = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  Eigen::Map<Square> matrix(h.data(), n, n);
-  const Eigen::LLT<Eigen::Ref<Square>, Eigen::Lower> factor(matrix);  // in place
+  Eigen::Map<SquareMatrix> matrix(h.data(), n, n);
+  const Eigen::LLT<Eigen::Ref<SquareMatrix>, Eigen::Lower> factor(matrix);  // in place
   if (factor.info() != Eigen::Success) {
     throw Error(ErrorCode::numeric,
                 "gptq: the moments of the inputs are not positive definite; more damping helps");
   }
-  std::vector<double> inverse(static_cast<std::size_t>(n * n), 0.0);
-  for (Index i = 0; i < n; ++i) inverse[static_cast<std::size_t>(i * n + i)] = 1;
-  Eigen::Map<Square> solution(inverse.data(), n, n);
-  matrix.triangularView<Eigen::Lower>().solveInPlace(solution);
-  return inverse;
+  return inverted(h, n, executor);
 }
 
 /// One row under way.
@@ -150,12 +144,15 @@ class GptqRow {
 
 }  // namespace rounding
 
-inline QuantisedMatrix gptq(std::span<const float> weights, Index rows, const InputMoments& inputs,
-                            const WeightFormat& format, Executor& executor, const GptqOptions& options) {
+inline GptqInputs::GptqInputs(const InputMoments& inputs, Executor& executor, const GptqOptions& options)
+    : options_(options),
+      order_(rounding::column_order(inputs, options.act_order)),
+      factor_(rounding::reversed_factor(inputs, options.damping, order_, executor)) {}
+
+inline QuantisedMatrix gptq(std::span<const float> weights, Index rows, const GptqInputs& inputs,
+                            const WeightFormat& format, Executor& executor) {
   const Index n = inputs.width();
   require(std::ssize(weights) == rows * n, "gptq: found weights of another width than the inputs");
-  const std::vector<Index> order = rounding::column_order(inputs, options.act_order);
-  const std::vector<double> factor = rounding::reversed_factor(inputs, options.damping, order);
   QuantisedMatrix out(format, rows, n);
   std::atomic<bool> finite{true};
   constexpr Index strip = 8;  // rows that share a pass over the factor
@@ -163,11 +160,11 @@ inline QuantisedMatrix gptq(std::span<const float> weights, Index rows, const In
     std::vector<rounding::GptqRow> part;
     const Index last = std::min(rows, (i + 1) * strip);
     for (Index r = i * strip; r < last; ++r) {
-      part.emplace_back(weights.subspan(static_cast<std::size_t>(r * n), static_cast<std::size_t>(n)), order,
-                        format, options);
+      part.emplace_back(weights.subspan(static_cast<std::size_t>(r * n), static_cast<std::size_t>(n)),
+                        inputs.order(), format, inputs.options());
     }
     for (Index c = 0; c < n; ++c) {
-      const double* diagonal = factor.data() + (n - 1 - c) * (n + 1);
+      const double* diagonal = inputs.factor().data() + (n - 1 - c) * (n + 1);
       for (rounding::GptqRow& row : part) row.round_column(c, diagonal);
     }
     for (Index r = i * strip; r < last; ++r) {

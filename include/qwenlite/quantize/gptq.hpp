@@ -8,33 +8,14 @@
 // is made up for by subtracting e / U_ii * U_ij from every later column j. Rows do not depend on each other.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <vector>
 
+#include <qwenlite/quantize/input_moments.hpp>
 #include <qwenlite/quantize/round_to_nearest.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
-
-/// Sum of x x^T over the inputs of a product, [width, width], in double.
-class InputMoments {
- public:
-  explicit InputMoments(Index width) : width_(width), sums_(static_cast<std::size_t>(width * width)) {}
-
-  /// Adds the rows of x [tokens, width]. Throws `bad_argument` for another width.
-  void add(const ConstMatrix<float>& x);
-
-  [[nodiscard]] Index width() const noexcept { return width_; }
-  [[nodiscard]] Index tokens() const noexcept { return tokens_; }
-  /// Row-major; both triangles.
-  [[nodiscard]] std::span<const double> sums() const noexcept { return sums_; }
-
- private:
-  Index width_;
-  Index tokens_ = 0;
-  std::vector<double> sums_;
-};
 
 struct GptqOptions {
   /// Added to the diagonal of H, as a part of its mean: keeps rare inputs from deciding.
@@ -46,11 +27,29 @@ struct GptqOptions {
   bool search = false;
 };
 
-/// Quantises float32 weights [rows, cols], row-major, for inputs with these moments. Throws `bad_argument`
-/// when the widths differ or there were no inputs, `bad_tensor` as round_to_nearest() does.
-[[nodiscard]] QuantisedMatrix gptq(std::span<const float> weights, Index rows, const InputMoments& inputs,
-                                   const WeightFormat& format, Executor& executor,
-                                   const GptqOptions& options = {});
+/// What GPTQ makes of the moments of inputs, once for all matrices that share them: the order of columns, and
+/// the factor U. Throws `bad_argument` when there were no inputs, `numeric` when the damping is too small.
+class GptqInputs {
+ public:
+  GptqInputs(const InputMoments& inputs, Executor& executor, const GptqOptions& options = {});
+
+  [[nodiscard]] Index width() const noexcept { return static_cast<Index>(order_.size()); }
+  [[nodiscard]] const GptqOptions& options() const noexcept { return options_; }
+  /// Columns in the order in which they are rounded.
+  [[nodiscard]] const std::vector<Index>& order() const noexcept { return order_; }
+  /// U_ij at [(n - 1 - i) * n + n - 1 - j], i and j counted in that order.
+  [[nodiscard]] std::span<const double> factor() const noexcept { return factor_; }
+
+ private:
+  GptqOptions options_;
+  std::vector<Index> order_;
+  std::vector<double> factor_;
+};
+
+/// Quantises float32 weights [rows, cols], row-major, for such inputs. Throws `bad_argument` when the widths
+/// differ, `bad_tensor` as round_to_nearest() does.
+[[nodiscard]] QuantisedMatrix gptq(std::span<const float> weights, Index rows, const GptqInputs& inputs,
+                                   const WeightFormat& format, Executor& executor);
 
 }  // namespace QWENLITE_ABI
 }  // namespace qwenlite

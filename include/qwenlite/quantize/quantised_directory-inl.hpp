@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Implementation of quantised_directory.hpp.
+#pragma once
+
+#include <algorithm>
+#include <system_error>
+#include <unordered_map>
+
+#include <qwenlite/quantize/quantised_directory.hpp>
+
+namespace qwenlite {
+inline namespace QWENLITE_ABI {
+
+namespace quantised_files {
+
+namespace fs = std::filesystem;
+
+inline constexpr Index max_text_bytes = Index{1} << 30U;
+
+[[noreturn]] inline void fail(const fs::path& path, const std::string& what, const std::error_code& why) {
+  throw Error(ErrorCode::io, {in_quotes(path.string()), ": could not ", what, ": ", why.message()});
+}
+
+/// Whether a directory is as a checkpoint is: a config.json, and no folders.
+[[nodiscard]] inline bool is_checkpoint(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(path, error)) || !fs::exists(path / "config.json", error)) {
+    return false;
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (fs::is_directory(entry.symlink_status(error))) return false;
+  }
+  return !error;
+}
+
+inline void check_place(const fs::path& path, bool replace) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) return;
+  if (!replace) {
+    throw Error(ErrorCode::io, in_quotes(path.string()), "something that exists", "a new name");
+  }
+  if (is_checkpoint(path)) return;
+  throw Error(ErrorCode::io, in_quotes(path.string()), "something that is not a checkpoint directory",
+              "a new name, or a checkpoint directory to replace");
+}
+
+/// A new directory beside `path`, hidden, named after it.
+[[nodiscard]] inline fs::path make_beside(const fs::path& path) {
+  std::error_code error;
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    const fs::path name =
+        path.parent_path() / joined({".", path.filename().string(), ".", attempt, ".partial"});
+    if (fs::create_directory(name, error)) return name;
+    if (error) fail(path, "create a directory beside it", error);
+  }
+  fail(path, "create a directory beside it", std::make_error_code(std::errc::file_exists));
+}
+
+/// Files that a checkpoint consists of besides its weights.
+[[nodiscard]] inline bool belongs(const std::string& name) {
+  if (name.ends_with(".index.json") || name == "config.json") return false;
+  return name.ends_with(".json") || name.ends_with(".jinja") || name.ends_with(".txt") ||
+         name.starts_with("LICENSE");
+}
+
+inline void write_text(const fs::path& path, std::string_view text) {
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(text.data(), text.size())));
+  file.commit();
+}
+
+[[nodiscard]] inline std::string fp8_config(const std::vector<std::string>& plain) {
+  std::string names;
+  for (const std::string& name : plain) names += (names.empty() ? "" : ", ") + ("\"" + name + "\"");
+  return "{\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", \"activation_scheme\": \"dynamic\", "
+         "\"weight_block_size\": [128, 128], \"modules_to_not_convert\": [" +
+         names + "]}";
+}
+
+[[nodiscard]] inline std::string own_config(const QuantisedForm& form) {
+  return joined({"{\"quant_method\": \"qwenlite\", \"version\": 1, \"method\": \"", name_of(form.method),
+                 "\", \"weights\": \"", word_of(form.weights), "\", \"embedding\": \"",
+                 word_of(form.embedding), "\"}"});
+}
+
+/// config.json with one more member at its end; the rest stays byte for byte.
+[[nodiscard]] inline std::string with_member(const std::string& object, const std::string& value) {
+  const std::size_t end = object.rfind('}');
+  const std::size_t last = object.find_last_not_of(" \t\r\n", end - 1);
+  return object.substr(0, last + 1) + (object[last] == '{' ? "" : ",") +
+         "\n  \"quantization_config\": " + value + "\n" + object.substr(end);
+}
+
+/// Rows of `bytes` bytes that lie `stride` apart, one after the other.
+[[nodiscard]] inline std::vector<std::byte> without_padding(const WeightView& view) {
+  std::vector<std::byte> bytes;
+  for (Index r = 0; r < view.rows; ++r) bytes.insert(bytes.end(), view.row(r), view.row(r) + view.cols);
+  return bytes;
+}
+
+[[nodiscard]] inline std::span<const std::byte> bytes_at(const std::byte* data, Index count) {
+  return {data, static_cast<std::size_t>(count)};
+}
+
+}  // namespace quantised_files
+
+inline QuantisedDirectory::QuantisedDirectory(const Checkpoint& source, const std::filesystem::path& path,
+                                              const QuantisedForm& form,
+                                              std::span<const SourceMatrix> matrices,
+                                              std::span<const std::string> changed, bool replace)
+    : source_(source),
+      path_(std::filesystem::absolute(path).lexically_normal()),
+      form_(form),
+      replace_(replace) {
+  if (!path_.has_filename()) path_ = path_.parent_path();
+  quantised_files::check_place(path_, replace_);
+  plan(matrices, changed);
+  temporary_ = quantised_files::make_beside(path_);
+  try {
+    writer_ = std::make_unique<SafetensorsWriter>(temporary_ / "model.safetensors", tensors_,
+                                                  Metadata{{"format", "pt"}});
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(temporary_, ignored);
+    throw;
+  }
+}
+
+inline QuantisedDirectory::~QuantisedDirectory() {
+  writer_.reset();
+  std::error_code ignored;
+  if (!temporary_.empty()) std::filesystem::remove_all(temporary_, ignored);
+}
+
+/// The tensors of the file: a matrix becomes planes, a changed tensor float32; a copy of a tied output matrix
+/// is left out.
+inline void QuantisedDirectory::plan(std::span<const SourceMatrix> matrices,
+                                     std::span<const std::string> changed) {
+  std::unordered_map<std::string_view, const SourceMatrix*> quantised;
+  for (const SourceMatrix& m : matrices) {
+    if (is_quantised(form_.of(m.use).format))
+      quantised[m.name] = &m;
+    else if (m.name.ends_with(".weight"))
+      plain_.push_back(m.name.substr(0, m.name.size() - 7));
+  }
+  const bool tied = source_.config().tie_word_embeddings;
+  const auto entries = source_.tensors().entries();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const TensorFiles::Entry& entry = entries[i];
+    if (tied && entry.name == "lm_head.weight") continue;
+    const auto found = quantised.find(entry.name);
+    if (found == quantised.end()) {
+      const bool other = std::find(changed.begin(), changed.end(), entry.name) != changed.end();
+      tensors_.push_back({entry.name, {nullptr, other ? DType::f32 : entry.view.dtype, entry.view.shape}});
+      if (!other) copied_.push_back(static_cast<Index>(i));
+      continue;
+    }
+    const SourceMatrix& m = *found->second;
+    const WeightFormat& format = form_.of(m.use);
+    const Index rows = m.view.rows;
+    const Index groups = ceil_div(m.view.cols, format.group_of(m.view.cols));
+    if (format.format == Format::fp8) {
+      tensors_.push_back({m.name, {nullptr, DType::f8_e4m3, Shape{rows, m.view.cols}}});
+      tensors_.push_back(
+          {m.name + "_scale_inv", {nullptr, DType::f32, Shape{ceil_div(rows, quantised_block), groups}}});
+      continue;
+    }
+    const Index bytes = row_bytes(format.format, m.view.cols);
+    tensors_.push_back({m.name + ".values", {nullptr, DType::u8, Shape{rows, bytes}}});
+    tensors_.push_back({m.name + ".scales", {nullptr, DType::f16, Shape{rows, groups}}});
+    if (!format.symmetric) {
+      tensors_.push_back({m.name + ".zeros", {nullptr, DType::u8, Shape{rows, groups}}});
+    }
+  }
+}
+
+inline void QuantisedDirectory::matrix(const std::string& name, const WeightView& rounded) {
+  using quantised_files::bytes_at;
+  const Index groups = ceil_div(rounded.cols, rounded.planes.group);
+  if (rounded.format == Format::fp8) {
+    const bool padded = rounded.row_bytes() != rounded.cols;
+    const std::vector<std::byte> rows =
+        padded ? quantised_files::without_padding(rounded) : std::vector<std::byte>();
+    writer_->write(name, padded ? std::span<const std::byte>(rows)
+                                : bytes_at(rounded.data, rounded.rows * rounded.cols));
+    writer_->write(name + "_scale_inv",
+                   bytes_at(rounded.planes.scales, ceil_div(rounded.rows, quantised_block) * groups * 4));
+    return;
+  }
+  writer_->write(name + ".values", bytes_at(rounded.data, rounded.rows * rounded.row_bytes()));
+  writer_->write(name + ".scales", bytes_at(rounded.planes.scales, rounded.rows * groups * 2));
+  if (rounded.planes.zeros != nullptr) {
+    writer_->write(name + ".zeros", bytes_at(rounded.planes.zeros, rounded.rows * groups));
+  }
+}
+
+inline void QuantisedDirectory::elements(const std::string& name, std::span<const float> changed) {
+  writer_->write(name, std::as_bytes(changed));
+}
+
+inline void QuantisedDirectory::copy_tensors() {
+  for (const Index i : copied_) {
+    const TensorFiles::Entry& entry = source_.tensors().entries()[static_cast<std::size_t>(i)];
+    Index count = 0;
+    (void)entry.view.shape.elements(count);
+    const auto bytes = quantised_files::bytes_at(entry.view.data, count * size_of(entry.view.dtype));
+    writer_->write(entry.name, bytes);
+    source_.tensors().file(entry.file).drop_pages(bytes);
+  }
+}
+
+inline void QuantisedDirectory::copy_files() {
+  namespace fs = std::filesystem;
+  const ModelDirectory directory(source_.directory());
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(source_.directory(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (!quantised_files::belongs(name) || !fs::is_regular_file(entry.status(error))) continue;
+    quantised_files::write_text(temporary_ / name,
+                                directory.read_text(name, quantised_files::max_text_bytes));
+  }
+  if (error) quantised_files::fail(source_.directory(), "list it", error);
+  const bool published = form_.weights.format == Format::fp8;
+  const std::string config = directory.read_text("config.json", quantised_files::max_text_bytes);
+  quantised_files::write_text(
+      temporary_ / "config.json",
+      quantised_files::with_member(
+          config, published ? quantised_files::fp8_config(plain_) : quantised_files::own_config(form_)));
+}
+
+inline void QuantisedDirectory::put_in_place() {
+  namespace fs = std::filesystem;
+  quantised_files::check_place(path_, replace_);
+  std::error_code error;
+  fs::path old;
+  if (fs::exists(fs::symlink_status(path_, error))) {
+    old = temporary_;
+    old += ".old";
+    fs::rename(path_, old, error);
+    if (error) quantised_files::fail(path_, "replace it", error);
+  }
+  fs::rename(temporary_, path_, error);
+  if (error) {
+    const std::error_code why = error;
+    if (!old.empty()) fs::rename(old, path_, error);
+    quantised_files::fail(path_, "rename the result to it", why);
+  }
+  temporary_.clear();
+  if (!old.empty()) fs::remove_all(old, error);
+}
+
+inline void QuantisedDirectory::commit() {
+  copy_tensors();
+  writer_->commit();
+  copy_files();
+  put_in_place();
+}
+
+}  // namespace QWENLITE_ABI
+}  // namespace qwenlite

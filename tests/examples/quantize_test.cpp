@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// quantize, as a program: directories that other programs open, its options and errors, and what a signal
+// leaves.
+
+#include <iterator>
+
+#include "run_program.hpp"
+
+using namespace example_tests;
+
+namespace {
+
+const std::string held_out = QWENLITE_TEST_DATA "/demo/held_out.txt";
+
+double kl_of(const std::string& directory, const std::string& model) {
+  return run_json("perplexity", {directory, "--text", held_out, "--conversations", "--max-tokens", "1500",
+                                 "--reference", model})["kl"]
+      .get<double>();
+}
+
+std::size_t entries_in(const fs::path& path) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("quantize writes directories that other programs open") {
+  const TemporaryDirectory scratch;
+  for (const std::string model : {"qwen3", "qwen3_5"}) {
+    std::size_t number = 0;
+    for (const Words& how :
+         {Words{"--weights", "int8"}, Words{"--weights", "int4:32", "--method", "gptq"},
+          Words{"--weights", "int4:64:zeros", "--method", "awq", "--search"}, Words{"--weights", "fp8"},
+          Words{"--weights", "bf16", "--embedding-weights", "int4:32"}}) {
+      const std::string out = (scratch.path() / (model + std::to_string(number++))).string();
+      INFO(out << " " << how[1]);
+      Words words = {model, out, "--tokens", "3000"};
+      words.insert(words.end(), how.begin(), how.end());
+      const Json found = run_json("quantize", words);
+      CHECK(found["matrices"].get<int>() >= 1);
+      CHECK(found["bytes"].get<double>() < found["source_bytes"].get<double>());
+      CHECK(found["seconds"].get<double>() > 0);
+      CHECK((found["tokens"].get<int>() > 2000) == (how.size() > 2 && how[2] == "--method"));
+      CHECK(fs::exists(fs::path(out) / "tokenizer.json"));
+      const double kl = kl_of(out, model);
+      CHECK(kl > 0);
+      CHECK(kl < 1e-2);
+    }
+  }
+}
+
+TEST_CASE("quantize tells what it did") {
+  const TemporaryDirectory scratch;
+  const std::string out = (scratch.path() / "out").string();
+  const Result result =
+      run("quantize", {"qwen3", out, "--weights", "int4:32", "--method", "gptq", "--tokens", "2000"});
+  INFO(result.err);
+  CHECK(result.status == 0);
+  CHECK(result.err.empty());
+  for (const char* part : {"int4 in groups of 32", "int8 in groups of 128", "GPTQ", "43\n",
+                           "of the layers' results", "MB, ", " tokens\n"}) {
+    CHECK_THAT(result.out, has_text(part));
+  }
+  const Result again = run("quantize", {"qwen3", out});
+  CHECK(again.status == 1);
+  CHECK_THAT(again.err, has_text("something that exists, expected a new name"));
+  CHECK(run("quantize", {"qwen3", out, "--force", "--weights", "int8"}).status == 0);
+  const Result inspected = run("inspect", {"config", out});
+  CHECK(inspected.status == 0);
+}
+
+TEST_CASE("quantize takes any text, in pieces of its own") {
+  const TemporaryDirectory scratch;
+  const std::string text = (scratch.path() / "text").string();
+  write_file(text, "Hello!<|endoftext|>How are you?<|endoftext|>I am well.");
+  const Json found = run_json(
+      "quantize", {"qwen3", (scratch.path() / "out").string(), "--method", "awq", "--calibration", text});
+  CHECK(found["tokens"].get<int>() > 5);
+  CHECK(found["tokens"].get<int>() < 30);
+}
+
+TEST_CASE("quantize tells what is wrong with its arguments") {
+  const TemporaryDirectory scratch;
+  const std::string out = (scratch.path() / "out").string();
+  check_usage_error("quantize", {}, "SOURCE");
+  check_usage_error("quantize", {"qwen3"}, "OUT");
+  check_usage_error("quantize", {"qwen3", out, "--weights", "int5"}, "found 'int5'");
+  check_usage_error("quantize", {"qwen3", out, "--method", "best"}, "expected rtn, gptq or awq");
+  check_usage_error("quantize", {"qwen3", out, "--weights", "bf16"}, "a quantised format");
+  check_usage_error("quantize", {"qwen3", out, "--weights", "fp8", "--method", "gptq"},
+                    "rtn with these weights");
+  check_usage_error("quantize", {"qwen3", out, "--weights", "fp8", "--embedding-weights", "int8"},
+                    "--embedding-weights");
+  check_usage_error("quantize", {"qwen3", out, "--calibration", held_out}, "--method gptq or awq");
+  check_usage_error("quantize", {"qwen3", out, "--tokens", "0"}, "found '0'");
+  check_failure("quantize", {"qwen3", out, "--method", "gptq", "--calibration", "/no/such/file"},
+                {"/no/such/file: cannot be read"});
+  check_failure("quantize", {"/no/such/directory", out}, {"/no/such/directory"});
+  check_failure("quantize", {"qwen3", "/no/such/folder/out"}, {"could not create a directory beside it"});
+  check_failure("quantize", {"qwen3", scratch.path().string(), "--force"}, {"not a checkpoint directory"});
+  CHECK(entries_in(scratch.path()) == 0);
+}
+
+TEST_CASE("quantize that is interrupted leaves nothing") {
+  const TemporaryDirectory scratch;
+  const fs::path folder = scratch.path() / "folder";
+  fs::create_directory(folder);
+  // A shell waits until the work has begun, and then interrupts it.
+  const std::string script = "'" + path_of("quantize") + "' qwen3 '" + (folder / "out").string() +
+                             "' --method gptq --search --threads 1 & child=$!; "
+                             "for i in 1 2 3 4 5 6 7 8 9 10; do ls -A '" +
+                             folder.string() +
+                             "' | grep -q partial && break; sleep 0.05; done; kill -TERM $child; wait $child";
+  const Result result = run_words({"/bin/sh", "-c", script});
+  CHECK(result.status == 1);
+  CHECK(is_one_line(result.err));
+  CHECK_THAT(result.err, has_text("stopped; nothing was written"));
+  CHECK(entries_in(folder) == 0);
+}
