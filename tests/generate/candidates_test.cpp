@@ -77,12 +77,19 @@ TEST_CASE("top finds what sorting finds") {
   cases.push_back(coarse);
   coarse[5] = coarse[17] = -infinity;
   cases.push_back(coarse);
+  // Where the first guess of a threshold looks, values are larger than elsewhere, or smaller.
+  for (const float there : {10.0F, -10.0F}) {
+    std::vector<float> misleading = normal_logits(30000, 1, 3);
+    for (std::size_t i = 0; i < 1024; ++i) misleading[i * misleading.size() / 1024] += there;
+    cases.push_back(misleading);
+  }
   for (const auto& logits : cases) {
     std::vector<ql::candidates::Candidate> sorted;
     for (const float x : logits) sorted.push_back({x, static_cast<std::int32_t>(sorted.size())});
     std::sort(sorted.begin(), sorted.end(), ql::candidates::ranks_before);
     const auto n = static_cast<Index>(logits.size());
-    for (const Index k : {Index{1}, Index{2}, Index{20}, Index{999}, Index{4000}, n}) {
+    for (const Index k :
+         {Index{1}, Index{2}, Index{20}, Index{256}, Index{999}, Index{2000}, Index{4000}, n}) {
       std::vector<ql::candidates::Candidate> best(
           static_cast<std::size_t>(ql::candidates::top_capacity(k, n)));
       ql::candidates::top(logits, k, best.data());
