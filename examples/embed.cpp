@@ -26,9 +26,14 @@ std::vector<Vector> embed(const ql::AnyModel& model, const ql::Tokenizer& text,
   ql::AnyModel::Batch batch(model, {.logits = false, .hidden = true});
   std::vector<ql::AnyModel::Session> sessions;
   sessions.reserve(texts.size());  // the batch remembers where they lie
+  const ql::Index most = model.config().context_limit();
   for (const char* words : texts) {
     std::vector<int> ids = text.encode(words);
     if (const auto end = text.token_to_id("<|endoftext|>")) ids.push_back(*end);
+    if (std::ssize(ids) > most) {
+      throw ql::Error(ql::ErrorCode::context_full, "a text", {ids.size(), " tokens"},
+                      {"at most the model's ", most});
+    }
     batch.add(
         sessions.emplace_back(model, ql::SessionOptions{.max_tokens = std::ssize(ids), .own_scratch = false}),
         ids);

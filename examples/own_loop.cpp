@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -32,11 +33,15 @@ void answer(const char* directory, const char* question) {
 
   auto session = model.new_session({.max_tokens = 512});
   std::vector<int> next = text.encode_chat({{"user", question}}, {.enable_thinking = false});
+  if (std::ssize(next) > session.max_tokens()) {
+    throw ql::Error(ql::ErrorCode::context_full, "the question", {next.size(), " tokens"},
+                    {"at most ", session.max_tokens()});
+  }
   ql::TextStream out(text);
 
   double bits = 0;  // how much the reply surprised the model
   ql::Index count = 0;
-  while (true) {  // a prompt without room is an error from logits()
+  while (true) {
     const std::span<const float> logits = model.logits(session, next).first(tokens);  // after the last token
     const auto best = std::max_element(logits.begin(), logits.end());
     bits -= std::log2(probability(logits, *best));

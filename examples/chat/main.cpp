@@ -72,11 +72,9 @@ void add_reply_options(CLI::App& app, chat::Options& o) {
 }
 
 void add_options(CLI::App& app, chat::Options& o) {
-  CLI::Option* directory =
-      app.add_option("DIRECTORY", o.directory, "checkpoint directory (default: the demo model qwen3)");
-  app.add_option("--model", o.model, "a demo model (qwen3 or qwen3_5) or a checkpoint directory")
-      ->excludes(directory)
-      ->option_text("NAME");
+  CLI::Option* directory = app.add_option(
+      "DIRECTORY", o.directory, std::string(programs::checkpoint_help) + " (default: the demo model qwen3)");
+  app.add_option("--model", o.model, "the same as an option")->excludes(directory)->option_text("NAME");
   CLI::Option* prompt = app.add_option("--prompt", o.prompt, "ask this one question and end");
   app.add_flag("--interactive", o.interactive,
                "read questions line by line even when input is not a terminal")
@@ -103,15 +101,16 @@ void add_options(CLI::App& app, chat::Options& o) {
 }
 
 std::string model_directory(const chat::Options& o) {
-  if (!o.model.empty()) return programs::model_directory(o.model);
-  return o.directory.empty() ? programs::demo_directory(programs::demo_models.front()) : o.directory;
+  if (!o.model.empty()) return programs::model_directory(o.model, "--model");
+  if (!o.directory.empty()) return programs::model_directory(o.directory, "DIRECTORY");
+  return programs::demo_directory(programs::demo_models.front());
 }
 
 /// What people call the model.
 std::string name_of_model(const chat::Options& o) {
-  if (programs::is_demo_model(o.model)) return "the demo model " + o.model;
   const std::string& directory = o.model.empty() ? o.directory : o.model;
   if (directory.empty()) return "the demo model";
+  if (programs::means_demo_model(directory)) return "the demo model " + directory;
   return fs::absolute(directory / fs::path()).parent_path().filename();
 }
 

@@ -65,7 +65,7 @@ void ReplyPrinter::write_control(std::string_view sequence) {
 }
 
 void print_stats(std::ostream& out, const ql::ChatReply& reply, const StepTimes& times, const Chat& chat,
-                 const std::string& kv) {
+                 const programs::Storage& storage) {
   const ql::GenerateStats& g = reply.generate;
   out << std::fixed << std::setprecision(1) << "stats: prompt " << reply.prompt_tokens << " tokens, "
       << reply.reused_tokens << " reused, ";
@@ -84,9 +84,10 @@ void print_stats(std::ostream& out, const ql::ChatReply& reply, const StepTimes&
   }
   const auto& session = chat.session();
   const ql::Ops& ops = chat.model().ops();
-  out << "stats: isa " << ops.table().name << ", threads " << ops.executor().concurrency() << ", kv " << kv
-      << ": " << session.kv_used_bytes() << " bytes used of " << session.kv_capacity_bytes() << ", context "
-      << session.length() << " of " << session.max_tokens() << " tokens\n"
+  out << "stats: isa " << ops.table().name << ", threads " << ops.executor().concurrency() << ", kv "
+      << storage.kv << ": " << session.kv_used_bytes() << " bytes used of " << session.kv_capacity_bytes()
+      << ", context " << session.length() << " of " << session.max_tokens() << " tokens\n"
+      << "stats: weights " << storage.weights << ", " << storage.weight_bytes << " bytes\n"
       << std::defaultfloat;
   out.flush();
 }

@@ -63,7 +63,7 @@ class StepTimes {
 
 /// Prints what an answer took (--stats).
 void print_stats(std::ostream& out, const qwenlite::ChatReply& reply, const StepTimes& times,
-                 const Chat& chat, const std::string& kv);
+                 const Chat& chat, const programs::Storage& storage);
 
 /// What notes need to know about the program.
 struct NoteOptions {

@@ -4,27 +4,21 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
-#include <string_view>
 #include <unistd.h>
 #include <utility>
 
 #include "chat/printable.hpp"
+#include "programs/terminal.hpp"
 
 namespace ql = qwenlite;
 
 namespace chat {
 namespace {
 
-/// A terminal inside an editor, or one that nobody knows: it takes text and nothing else.
-bool is_dumb_terminal() {
-  const char* terminal = std::getenv("TERM");
-  return terminal == nullptr || std::string_view(terminal) == "dumb";
-}
-
 /// Whether text may be dimmed or bold (https://no-color.org).
 bool wants_colour() {
   const char* no_colour = std::getenv("NO_COLOR");
-  return !is_dumb_terminal() && (no_colour == nullptr || *no_colour == '\0');
+  return !programs::is_dumb_terminal() && (no_colour == nullptr || *no_colour == '\0');
 }
 
 ReplyStyle style_for(bool terminal, bool think) {
@@ -44,7 +38,7 @@ Program::Program(const Options& options, const ql::Checkpoint& files, const ql::
                  Interrupts& interrupts)
     : options_(options),
       interrupts_(interrupts),
-      bar_(std::cerr, isatty(STDERR_FILENO) != 0 && !is_dumb_terminal()),
+      bar_(std::cerr),
       model_(programs::open_model(files, options.run)),
       chat_(model_, tokenizer, chat_options()),
       commands_(chat_, std::cerr, options.stats),
@@ -80,7 +74,9 @@ ql::ReplyEnd Program::ask(const std::string& question) {
               {.single_question = single_question_,
                .larger_context = could_be_larger(),
                .thinking_allowed = options_.chat.thinking_budget != ql::Index{0}});
-  if (commands_.stats()) print_stats(std::cerr, reply, times, chat_, options_.run.kv);
+  if (commands_.stats()) {
+    print_stats(std::cerr, reply, times, chat_, programs::storage_of(model_, options_.run));
+  }
   return reply.end;
 }
 
@@ -111,7 +107,7 @@ ql::ChatReply Program::answer(const std::string& question, StepTimes& times) {
 LineReaderOptions Program::reader_options() const {
   const bool shown = isatty(STDOUT_FILENO) != 0 || isatty(STDERR_FILENO) != 0;
   const bool terminal = isatty(STDIN_FILENO) != 0 && shown;
-  return {terminal, terminal && !is_dumb_terminal(), terminal && wants_colour(), options_.history,
+  return {terminal, terminal && !programs::is_dumb_terminal(), terminal && wants_colour(), options_.history,
           command_names()};
 }
 

@@ -11,7 +11,7 @@
 #include "chat/interrupts.hpp"
 #include "chat/line_reader.hpp"
 #include "chat/output.hpp"
-#include "programs/prefill_bar.hpp"
+#include "programs/progress_bar.hpp"
 
 namespace chat {
 
@@ -56,7 +56,7 @@ class Program {
 
   const Options& options_;
   Interrupts& interrupts_;
-  programs::PrefillBar bar_;
+  programs::ProgressBar bar_;
   programs::ProgramModel model_;
   Chat chat_;
   Commands commands_;

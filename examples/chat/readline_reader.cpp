@@ -32,7 +32,7 @@ constexpr int ctrl_c = 3;
 bool interrupted = false;
 bool was_empty = false;
 std::vector<std::string> commands;
-sigset_t blocked;  // signals, while the program does not read
+sigset_t blocked;  // signals
 
 int on_ctrl_c(int /*count*/, int /*key*/) {
   interrupted = true;
@@ -44,8 +44,10 @@ int on_ctrl_c(int /*count*/, int /*key*/) {
 }
 
 /// readline leaves Ctrl-C to the terminal, which would make a signal of it. Its own counterpart
-/// rl_deprep_terminal brings the old settings back.
+/// rl_deprep_terminal brings the old settings back. Called before a line is read, and when one goes on after
+/// Ctrl-Z: to suspend the program, readline unblocks all signals and blocks them no more.
 void prepare_terminal(int meta) {
+  pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
   rl_prep_terminal(meta);
   termios settings{};
   const int terminal = fileno(rl_instream == nullptr ? stdin : rl_instream);
@@ -111,7 +113,6 @@ class ReadlineReader final : public LineReader {
     interrupted = false;
     const std::string shown = colour_ ? "\001\x1b[1m\002" + prompt + "\001\x1b[0m\002" : prompt;
     const std::unique_ptr<char, decltype(&std::free)> typed(::readline(shown.c_str()), &std::free);
-    pthread_sigmask(SIG_SETMASK, &blocked, nullptr);  // forgotten when Ctrl-Z suspended the program
     if (typed == nullptr) return {};
     if (interrupted) return {Line::Kind::interrupted, {}, was_empty};
     Line line{Line::Kind::text, typed.get()};

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <qwenlite/checkpoint/checkpoint.hpp>
 #include <qwenlite/tensor.hpp>
 
 #include "programs/run_options.hpp"
@@ -42,6 +43,12 @@ struct Options {
 /// Ids of "1,2,3" or of a file "@ids.json" with a JSON array. Wrong text on the command line is wrong
 /// usage, a file that cannot be read is a failure.
 [[nodiscard]] std::vector<int> parse_ids(const std::string& text, const char* option);
+
+/// The same, of at least one id.
+[[nodiscard]] std::vector<int> some_ids(const Options& options);
+
+/// Wrong usage unless the model was made for so many tokens, which come from this option (or these).
+void check_context(const qwenlite::Checkpoint& files, const char* option, Index tokens);
 
 void show_config(const Options& options);
 void show_tensors(const Options& options);

@@ -19,6 +19,15 @@ Json choice(const Json& value, const std::string& reason) {
   return {{"value", value}, {"reason", reason}};
 }
 
+/// The matrices that the files hold packed.
+Json packed_json(const ql::PackedFacts& packed) {
+  return {{"matrices", packed.matrices},
+          {"mapped", packed.mapped},
+          {"bytes", packed.bytes},
+          {"forms", packed.forms},
+          {"warnings", packed.warnings}};
+}
+
 Json explanation_json(const ql::Explanation& e) {
   return {{"network", e.network},
           {"kernels", choice(e.kernels, e.kernels_reason)},
@@ -35,6 +44,7 @@ Json explanation_json(const ql::Explanation& e) {
             {"off_line", e.weights.off_line},
             {"ignored", e.weights.ignored},
             {"files", e.weights.files},
+            {"packed", packed_json(e.weights.packed)},
             {"quantised", e.weights.quantised},
             {"quantised_bytes", e.weights.quantised_bytes},
             {"quantised_to", e.weights.quantised_to},
@@ -47,6 +57,7 @@ Json explanation_json(const ql::Explanation& e) {
 
 void explain(const Options& options) {
   const ql::Checkpoint files(options.directory);
+  check_context(files, "--tokens", options.tokens);
   const programs::ProgramModel model = programs::open_model(files, options.run);
   const ql::Explanation explanation = model.explain({.max_tokens = options.tokens});
   if (options.json) {
@@ -54,6 +65,9 @@ void explain(const Options& options) {
     return;
   }
   for (const std::string& warning : files.warnings()) std::cout << "warning: " << warning << '\n';
+  for (const std::string& warning : explanation.weights.packed.warnings) {
+    std::cout << "warning: " << warning << '\n';
+  }
   std::cout << explanation.to_string();
 }
 

@@ -82,6 +82,7 @@ Json config_json(const ql::Checkpoint& files) {
                {"token_count", or_null(files.token_count())}};
   if (config.model_type == "qwen3_5") json["delta_net"] = delta_json(config);
   json["stop_ids"] = std::vector<int>(files.stop_ids().begin(), files.stop_ids().end());
+  json["quantisation"] = ql::to_string(config.quantisation);
   json["weight_bytes"] = files.tensors().bytes();
   json["warnings"] = std::vector<std::string>(files.warnings().begin(), files.warnings().end());
   return json;

@@ -4,6 +4,7 @@
 // prints for people, or with --json one object whose shape other programs may rely on.
 #include "inspect/commands.hpp"
 #include "programs/command_line.hpp"
+#include "programs/demo_models.hpp"
 
 namespace {
 
@@ -13,7 +14,7 @@ using inspect::Options;
 CLI::App& add_command(CLI::App& app, Options& options, const char* name, const char* description,
                       bool runs = false) {
   CLI::App& command = *app.add_subcommand(name, description);
-  command.add_option("DIRECTORY", options.directory, "checkpoint directory")->required();
+  command.add_option("DIRECTORY", options.directory, programs::checkpoint_help)->required();
   command.add_flag("--json", options.json, "print one JSON object");
   programs::add_run_options(command, options.run, runs);
   return command;
@@ -71,7 +72,8 @@ void add_network_commands(CLI::App& app, Options& options) {
   trace.add_option("--out", options.out, "write them to this safetensors file");
 }
 
-void run(const CLI::App& command, const Options& options) {
+void run(const CLI::App& command, Options& options) {
+  options.directory = programs::model_directory(options.directory, "DIRECTORY");
   const std::string& name = command.get_name();
   if (name == "config") return inspect::show_config(options);
   if (name == "tensors") return inspect::show_tensors(options);

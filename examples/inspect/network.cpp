@@ -60,9 +60,8 @@ struct LogitsRequest {
 
 LogitsRequest checked_request(const Options& options, Index vocab_size) {
   LogitsRequest request;
-  request.ids = parse_ids(options.ids, "--ids");
+  request.ids = some_ids(options);
   const auto count = static_cast<Index>(request.ids.size());
-  if (count == 0) throw CLI::ValidationError("--ids", "found none, expected at least one token id");
   if (!options.at.empty()) request.at = parse_ids(options.at, "--at");
   for (const int id : request.at) {
     if (id >= vocab_size) {
@@ -199,12 +198,9 @@ Index peak_rss_bytes() {
 
 /// Seconds to open the directory's tokenizer, if it has one.
 std::optional<double> time_tokenizer(const std::string& directory) {
-  const std::filesystem::path files(directory);
-  if (!std::filesystem::exists(files / "tokenizer.json") && !std::filesystem::exists(files / "vocab.json")) {
-    return std::nullopt;
-  }
+  if (!programs::has_tokenizer(directory)) return std::nullopt;
   const auto start = Clock::now();
-  const ql::Tokenizer tokenizer(files);
+  const ql::Tokenizer tokenizer(directory);
   return seconds_since(start);
 }
 
@@ -249,8 +245,9 @@ void show_logits(const Options& options) {
   Options bounded = options;
   if (!bounded.run.chunk) bounded.run.chunk = 64;  // so many rows of logits are in memory at once
   const ql::Checkpoint files(options.directory);
+  const LogitsRequest request = checked_request(options, files.config().vocab_size);
+  check_context(files, "--ids", std::ssize(request.ids));
   const programs::ProgramModel model = programs::open_model(files, bounded.run);
-  const LogitsRequest request = checked_request(options, model.vocab_size());
   const auto count = static_cast<Index>(request.ids.size());
   auto session = model.new_session({.max_tokens = count});
   LogitsPrinter printer(options, request);
@@ -289,11 +286,11 @@ void show_logits(const Options& options) {
 }
 
 void generate(const Options& options) {
-  const std::vector<int> ids = parse_ids(options.ids, "--ids");
-  if (ids.empty()) throw CLI::ValidationError("--ids", "found none, expected at least one token id");
+  const std::vector<int> ids = some_ids(options);
   GenerateReport report;
   const auto start = Clock::now();
   const ql::Checkpoint files(options.directory);
+  check_context(files, "--ids and --n", std::ssize(ids) + options.n);
   const programs::ProgramModel model = programs::open_model(files, options.run);
   report.open_seconds = seconds_since(start);
   report.tokenizer_seconds = time_tokenizer(options.directory);

@@ -77,6 +77,19 @@ std::vector<int> parse_ids(const std::string& text, const char* option) {
   return ids;
 }
 
+std::vector<int> some_ids(const Options& options) {
+  std::vector<int> ids = parse_ids(options.ids, "--ids");
+  if (ids.empty()) throw CLI::ValidationError("--ids", "found none, expected at least one token id");
+  return ids;
+}
+
+void check_context(const ql::Checkpoint& files, const char* option, Index tokens) {
+  const Index most = files.config().context_limit();
+  if (tokens <= most) return;
+  throw CLI::ValidationError(option, "found " + std::to_string(tokens) +
+                                         " tokens, expected at most the model's " + std::to_string(most));
+}
+
 void tokenize(const Options& options) {
   const ql::Tokenizer tokenizer = open_tokenizer(options);
   const std::string text = options.text ? *options.text : programs::all_input();

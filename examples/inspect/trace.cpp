@@ -114,9 +114,9 @@ void check_output(const std::string& path, const ql::Checkpoint& files) {
 }  // namespace
 
 void trace(const Options& options) {
-  const std::vector<int> ids = parse_ids(options.ids, "--ids");
-  if (ids.empty()) throw CLI::ValidationError("--ids", "found none, expected at least one token id");
+  const std::vector<int> ids = some_ids(options);
   const ql::Checkpoint files(options.directory);
+  check_context(files, "--ids", std::ssize(ids));
   check_output(options.out, files);
   const programs::ProgramModel model = programs::open_model(files, options.run);
   auto session = model.new_session({.max_tokens = static_cast<Index>(ids.size())});

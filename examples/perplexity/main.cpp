@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unistd.h>
 #include <vector>
 
 #include <qwenlite/score.hpp>
@@ -17,7 +16,7 @@
 #include "perplexity/texts.hpp"
 #include "programs/demo_models.hpp"
 #include "programs/open_model.hpp"
-#include "programs/prefill_bar.hpp"
+#include "programs/progress_bar.hpp"
 
 namespace ql = qwenlite;
 namespace fs = std::filesystem;
@@ -58,15 +57,14 @@ void add_reference_options(CLI::App& app, Side& reference) {
                  "its --embedding-weights (default: int8 if its weights are quantised)")
       ->check(programs::a_weight_format());
   app.add_option("--reference-kv", reference.run.kv, "its --kv (default: bf16)")
-      ->check(programs::one_of({"bf16", "f32", "none"}));
+      ->check(programs::a_kv_format());
   app.add_option("--reference-precision", reference.run.precision,
                  "its --precision (default: as the instruction set's)")
-      ->check(programs::one_of({"bf16", "exact"}));
+      ->check(programs::one_of({"bf16", "exact", "int8"}));
 }
 
 void add_options(CLI::App& app, Options& o) {
-  app.add_option("DIRECTORY", o.model.directory, "checkpoint directory, or the name of a demo model")
-      ->required();
+  app.add_option("DIRECTORY", o.model.directory, programs::checkpoint_help)->required();
   app.add_option("--text", o.text, "the text to predict")->required()->option_text("FILE");
   app.add_flag("--conversations", o.conversations,
                "the text is conversations in the chat layout: each is read on its own, and only answers are "
@@ -92,20 +90,18 @@ void add_options(CLI::App& app, Options& o) {
 }
 
 perplexity::Ran description(const programs::ProgramModel& model, const Side& side) {
-  const ql::Explanation e = model.explain({.max_tokens = 2, .own_scratch = false});
-  const std::string name = fs::absolute(side.directory / fs::path()).parent_path().filename().string();
-  return {.name = name,
-          .weights = e.weights.quantised > 0 ? e.weights.quantised_to : e.weights.dtypes,
-          .kv = side.run.cached() ? e.kv : "none",
-          .precision = e.precision};
+  const programs::Storage storage = programs::storage_of(model, side.run);
+  return {.name = fs::absolute(side.directory / fs::path()).parent_path().filename().string(),
+          .weights = storage.weights,
+          .kv = storage.kv,
+          .precision = storage.precision};
 }
 
-std::vector<perplexity::Text> texts_of(const Options& o) {
+std::vector<perplexity::Text> texts_of(const Options& o, const ql::Tokenizer& tokenizer) {
   const std::string content = perplexity::read_text(o.text);
   if (content.empty()) {
     throw ql::Error(ql::ErrorCode::bad_text, o.text, "an empty file", "a text of at least 2 tokens");
   }
-  const ql::Tokenizer tokenizer(o.model.directory);
   std::vector<perplexity::Text> texts;
   if (o.conversations) {
     texts = perplexity::conversations(tokenizer, content);
@@ -121,6 +117,29 @@ std::vector<perplexity::Text> texts_of(const Options& o) {
     throw ql::Error(ql::ErrorCode::bad_text, o.text, {texts.front().ids.size(), " token"}, "at least 2");
   }
   return texts;
+}
+
+/// Logits can be compared only where an id is the same token to both models. A reference without a tokenizer
+/// is taken to have the model's.
+void check_same_tokens(const Options& o, const ql::Tokenizer& tokenizer,
+                       const std::vector<perplexity::Text>& texts) {
+  if (o.reference.directory == o.model.directory || !programs::has_tokenizer(o.reference.directory)) return;
+  const ql::Tokenizer other(o.reference.directory);
+  const auto reject = [&](const std::string& found) {
+    throw ql::Error(ql::ErrorCode::bad_argument, "tokenizer of " + o.reference.directory, found,
+                    "that of " + o.model.directory);
+  };
+  if (other.vocab_size() != tokenizer.vocab_size()) {
+    reject(std::to_string(other.vocab_size()) + " tokens, not " + std::to_string(tokenizer.vocab_size()));
+  }
+  for (int id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (other.token_bytes(id) != tokenizer.token_bytes(id)) reject("another token " + std::to_string(id));
+  }
+  const std::vector<perplexity::Text> again = texts_of(o, other);
+  const auto same = [](const perplexity::Text& a, const perplexity::Text& b) { return a.ids == b.ids; };
+  if (!std::equal(texts.begin(), texts.end(), again.begin(), again.end(), same)) {
+    reject("other ids for " + o.text);
+  }
 }
 
 /// The window, checked against the models, and the stride.
@@ -188,16 +207,17 @@ class Run {
   ql::ScoreOptions options_;
   programs::ProgramModel::Session session_;
   std::optional<programs::ProgramModel::Session> other_;
-  programs::PrefillBar bar_{std::cerr, isatty(STDERR_FILENO) != 0};
+  programs::ProgressBar bar_{std::cerr};
   Index done_ = 0;
   Index total_ = 0;
 };
 
 void run(Options& o, bool with_reference) {
-  if (o.reference.directory.empty()) o.reference.directory = o.model.directory;
-  for (Side* side : {&o.model, &o.reference}) {
-    if (programs::is_demo_model(side->directory)) side->directory = programs::demo_directory(side->directory);
-  }
+  o.model.directory = programs::model_directory(o.model.directory, "DIRECTORY");
+  o.reference.directory = o.reference.directory.empty()
+                              ? o.model.directory
+                              : programs::model_directory(o.reference.directory, "--reference");
+  o.reference.run.precision_option = "--reference-precision";
   o.reference.run.threads = o.model.run.threads;
   o.reference.run.chunk = o.model.run.chunk;
 
@@ -212,16 +232,19 @@ void run(Options& o, bool with_reference) {
     context = std::min(context, other.config().context_limit());
   }
   const ql::ScoreOptions windows = windows_of(o, context);
-  const std::vector<perplexity::Text> texts = texts_of(o);
+  const ql::Tokenizer tokenizer(o.model.directory);
+  const std::vector<perplexity::Text> texts = texts_of(o, tokenizer);
+  if (reference) check_same_tokens(o, tokenizer, texts);
 
   const ql::Score score = Run(model, reference ? &*reference : nullptr, windows).over(texts);
-  if (o.json) return perplexity::write_json(std::cout, score);
-  perplexity::Read read{.texts = texts.size()};
-  for (const perplexity::Text& text : texts) read.tokens += static_cast<Index>(text.ids.size());
+  const perplexity::Ran ran = description(model, o.model);
   std::optional<perplexity::Ran> compared;
   if (reference) compared = description(*reference, o.reference);
-  perplexity::write_table(std::cout, score, read, description(model, o.model),
-                          compared ? &*compared : nullptr);
+  const perplexity::Ran* const other = compared ? &*compared : nullptr;
+  if (o.json) return perplexity::write_json(std::cout, score, ran, other);
+  perplexity::Read read{.texts = texts.size()};
+  for (const perplexity::Text& text : texts) read.tokens += static_cast<Index>(text.ids.size());
+  perplexity::write_table(std::cout, score, read, ran, other);
 }
 
 }  // namespace

@@ -25,10 +25,12 @@ struct Read {
   qwenlite::Index tokens = 0;
 };
 
-/// {"tokens":n,"perplexity":x,"kl":x,"top1":x}; null for what was not measured or is infinite.
-void write_json(std::ostream& out, const qwenlite::Score& score);
+/// {"tokens":n,"perplexity":x,"kl":x,"top1":x,"model":RAN,"reference":RAN}; null for what was not measured or
+/// is infinite. RAN is {"name":...,"weights":...,"kv":...,"precision":...,"perplexity":x}. `reference` is
+/// null without one.
+void write_json(std::ostream& out, const qwenlite::Score& score, const Ran& model, const Ran* reference);
 
-/// A table; `reference` is null without one.
+/// The same as a table.
 void write_table(std::ostream& out, const qwenlite::Score& score, const Read& read, const Ran& model,
                  const Ran* reference);
 

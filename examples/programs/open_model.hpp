@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The networks of the programs. `--kv none` is another type of network (it recomputes everything), so two of
-// each family are compiled in and chosen from at run time.
+// The networks of the programs, opened as their options say. `--kv none` is another type of network (it
+// recomputes everything), so two of each family are compiled in and chosen from at run time.
 #pragma once
 
+#include <filesystem>
 #include <iostream>
+#include <optional>
+#include <string>
 #include <type_traits>
 
 #include <qwenlite/cache/kv_cache.hpp>
@@ -12,6 +15,7 @@
 #include <qwenlite/models/qwen3.hpp>
 #include <qwenlite/models/qwen3_5.hpp>
 
+#include "programs/progress_bar.hpp"
 #include "programs/run_options.hpp"
 
 namespace programs {
@@ -21,31 +25,82 @@ using ProgramModel =
                     qwenlite::Model<qwenlite::Qwen3_5>,
                     qwenlite::Model<qwenlite::Qwen3_5, qwenlite::NoCache>>;
 
-/// Not all kernels round the inputs of products; then what was asked for is not what is done.
-inline void tell_unused_precision(const ProgramModel& model) {
+/// Not all kernels round the inputs of products, nor before all weights; then what was asked for is not what
+/// is done.
+inline void tell_unused_precision(const ProgramModel& model, const char* option) {
   using qwenlite::Format, qwenlite::Precision;
   const qwenlite::kernels::KernelTable& table = model.ops().table();
+  if (model.ops().precision() == Precision::int8) {
+    if (model.explain().precision_reason.find("without effect") == std::string::npos) return;
+    std::cerr << "note: " << option << " int8 has no effect here: no weights are int8 or int4\n";
+    return;
+  }
   if (table.layout(Format::bf16, Precision::bf16) != table.layout(Format::bf16, Precision::exact)) return;
-  std::cerr << "note: --precision bf16 has no effect here: the " << table.name
+  std::cerr << "note: " << option << " bf16 has no effect here: the " << table.name
             << " kernels compute exactly\n";
 }
 
+/// What `--kv` asks for: f32 if nothing is kept, since then only the layer under way is stored.
+inline std::optional<qwenlite::KvFormat> kv_format(const RunOptions& options) {
+  if (options.kv == "bf16") return std::nullopt;  // the default
+  for (const qwenlite::KvFormat format : qwenlite::kv_formats) {
+    if (options.kv == name_of(format)) return format;
+  }
+  return qwenlite::KvFormat::f32;
+}
+
+inline std::string megabytes(qwenlite::Index bytes) {
+  return std::to_string(bytes / 1'000'000);
+}
+
+/// Quantising weights takes seconds, which a terminal shows.
 inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptions& options) {
   qwenlite::OpenOptions open;
   open.threads = options.threads;
-  if (options.kv != "bf16") open.kv = qwenlite::KvFormat::f32;
+  open.kv = kv_format(options);
   if (!options.precision.empty()) {
-    open.precision = options.precision == "exact" ? qwenlite::Precision::exact : qwenlite::Precision::bf16;
+    open.precision = options.precision == "exact"  ? qwenlite::Precision::exact
+                     : options.precision == "int8" ? qwenlite::Precision::int8
+                                                   : qwenlite::Precision::bf16;
   }
   if (!options.weights.empty()) open.weights = weight_format(options.weights);
   if (!options.embedding_weights.empty()) open.embedding_weights = weight_format(options.embedding_weights);
   if (options.chunk) open.chunk = *options.chunk;
+  ProgressBar bar(std::cerr);
+  open.progress = [&bar](qwenlite::Index done, qwenlite::Index all) {
+    bar.show(done, all, " quantising " + megabytes(done) + " of " + megabytes(all) + " MB");
+  };
   const auto wanted = [&]<class Network>(std::type_identity<Network>) {
     return Network::Kv::retains == options.cached();
   };
   ProgramModel model = qwenlite::open_as<ProgramModel>(files, open, wanted);
-  if (options.precision == "bf16") tell_unused_precision(model);
+  bar.erase();
+  if (options.precision == "bf16" || options.precision == "int8")
+    tell_unused_precision(model, options.precision_option);
   return model;
+}
+
+/// How a model is stored, in words.
+struct Storage {
+  std::string weights;
+  qwenlite::Index weight_bytes = 0;
+  std::string kv;
+  std::string precision;
+};
+
+inline Storage storage_of(const ProgramModel& model, const RunOptions& options) {
+  const qwenlite::Explanation e = model.explain({.max_tokens = 1, .own_scratch = false});
+  return {.weights = e.weights.quantised > 0 ? e.weights.quantised_to : e.weights.dtypes,
+          .weight_bytes = e.weights.bytes_in_use,
+          .kv = options.cached() ? e.kv : "none",
+          .precision = e.precision};
+}
+
+/// Checkpoints of networks alone come without one.
+inline bool has_tokenizer(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  return std::filesystem::exists(directory / "tokenizer.json", ignored) ||
+         std::filesystem::exists(directory / "vocab.json", ignored);
 }
 
 }  // namespace programs

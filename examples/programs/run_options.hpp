@@ -14,6 +14,10 @@
 
 namespace programs {
 
+inline CLI::Validator a_kv_format() {
+  return one_of({"bf16", "f32", "int8", "fp8", "int4", "none"});
+}
+
 struct RunOptions {
   int threads = 0;  // 0: as many as the process may use
   std::string kv = "bf16";
@@ -21,6 +25,8 @@ struct RunOptions {
   std::string embedding_weights;         // empty: what follows from weights
   std::string precision;                 // empty: the default of the kernels
   std::optional<qwenlite::Index> chunk;  // empty: the library's default
+  /// Where `precision` comes from, for messages.
+  const char* precision_option = "--precision";
 
   [[nodiscard]] bool cached() const { return kv != "none"; }
   /// A network without a cache would repeat its work for every piece of a prompt.
@@ -38,22 +44,25 @@ inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = tru
       ->group(group)
       ->check(number_in(1, 4096));
   app.add_option("--kv", options.kv,
-                 "keys and values are kept as bf16 (default) or f32, or not at all: none recomputes them")
+                 "keys and values are kept as bf16 (default) or f32, compressed as int8, fp8 or int4 (an "
+                 "experiment), or not at all: none recomputes them")
       ->group(group)
-      ->check(one_of({"bf16", "f32", "none"}));
+      ->check(a_kv_format());
   app.add_option("--weights", options.weights,
-                 "quantise weights while opening: int8, int4, or with a group of 32, 64 or 128: int4:32, "
-                 "int4:64:zeros, int8:row (default: as stored)")
+                 "quantise weights while opening: int8, int4, fp8, or with a group of 32, 64 or 128: "
+                 "int4:32, int4:64:zeros, int8:row (default: as stored)")
       ->group(group)
       ->check(a_weight_format());
   app.add_option("--embedding-weights", options.embedding_weights,
                  "the same for embedding and output matrix (default: int8 if weights are quantised)")
       ->group(group)
       ->check(a_weight_format());
-  app.add_option("--precision", options.precision,
-                 "inputs of matrix products: bf16 or exact (default: that of the instruction set)")
+  app.add_option(
+         "--precision", options.precision,
+         "inputs of matrix products: bf16, exact, or int8 where weights are int8 or int4 (default: that "
+         "of the instruction set)")
       ->group(group)
-      ->check(one_of({"bf16", "exact"}));
+      ->check(one_of({"bf16", "exact", "int8"}));
   app.add_option("--chunk", options.chunk, "tokens of a prompt that pass through the network together")
       ->group(group)
       ->check(number_in<qwenlite::Index>(1, 1 << 20));

@@ -92,7 +92,7 @@ TEST_CASE("chat tells what was reused and why not more") {
 }
 
 TEST_CASE("/reset and /system change what the model is told") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::string file = (scratch.path() / "chat.json").string();
   const auto saved = [&](const std::string& lines) {
     talk(lines + "/save! " + file + "\n", {"--system", "A"});
@@ -108,7 +108,7 @@ TEST_CASE("/reset and /system change what the model is told") {
 }
 
 TEST_CASE("a saved conversation goes on where it ended") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::string file = (scratch.path() / "chat.json").string();
   const Result whole = talk("My name is Ada.\nHello\nWhat is my name?\n");
   const Result begun = talk("My name is Ada.\nHello\n/save " + file + "\n");
@@ -129,7 +129,7 @@ TEST_CASE("a saved conversation goes on where it ended") {
 }
 
 TEST_CASE("files that cannot be saved or loaded are named") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::string at = scratch.path().string() + "/";
   const auto says = [&](const std::string& line, const std::string& part) {
     const Result result = talk(line + "\nHello\n");
@@ -157,7 +157,7 @@ TEST_CASE("files that cannot be saved or loaded are named") {
 }
 
 TEST_CASE("lines that end in a backslash go on") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::string file = (scratch.path() / "chat.json").string();
   talk("Hello\\\nyou\\\n\nHello\\\\\n/save " + file + "\nHello\\");
   CHECK(contents(file, "user") == Words{"Hello\nyou\n", "Hello\\\\"});

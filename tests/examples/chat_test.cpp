@@ -63,8 +63,10 @@ TEST_CASE("chat --model takes the name of a demo model or a directory") {
   CHECK(asked(demo()) == first);
   CHECK_THAT(asked("qwen3_5"), has_text("42"));
   CHECK(asked(QWENLITE_DEMO_MODELS "/qwen3_5") == asked("qwen3_5"));
+  CHECK(answer(with({"--prompt", "What is 17 + 25?", "qwen3_5"}, greedy)) == asked("qwen3_5"));
   check_failure("chat", {"--prompt", "Hello", "--model", "qwen9"},
                 {"--model", "'qwen9'", "qwen3 or qwen3_5"});
+  check_failure("chat", {"--prompt", "Hello", "qwen9"}, {"DIRECTORY", "'qwen9'", "qwen3 or qwen3_5"});
   check_usage_error("chat", {"--model", "qwen3", demo()}, "--model");
   check_usage_error("chat", {"--model", ""}, "--model");
 }
@@ -119,9 +121,19 @@ TEST_CASE("chat --stats tells sizes and speeds on standard error") {
   CHECK(result.status == 0);
   CHECK(result.out == answer(with({"--prompt", "Hello"}, greedy)));
   for (const char* part : {"0 reused,", "computed at", "tokens/s", "per token", "at the start", "at the end",
-                           "isa ", "threads 2", "kv f32", "bytes used", "ended by stop"}) {
+                           "isa ", "threads 2", "kv f32", "bytes used", "ended by stop", "weights BF16 "}) {
     CHECK_THAT(result.err, has_text(part));
   }
+  const auto stats = [](const Words& more) {
+    return run("chat", with({"--prompt", "Hello", "--stats", "--temperature", "0"}, more)).err;
+  };
+  const Json stored = run_json("inspect", {"explain", demo()})["weights"];
+  CHECK_THAT(stats({"--kv", "none"}),
+             has_text(", kv none: ") && has_text("stats: weights " + stored["dtypes"].get<std::string>() +
+                                                 ", " + stored["bytes"].dump() + " bytes\n"));
+  CHECK_THAT(stats({"--weights", "int4:32", "--embedding-weights", "int8"}),
+             has_text(", kv bf16: ") &&
+                 has_text("stats: weights int4 in groups of 32, embedding int8 in groups of 128, "));
 }
 
 TEST_CASE("chat ends a reply at --max-new-tokens and says so") {
@@ -193,12 +205,12 @@ TEST_CASE("chat says in one line what is wrong with its arguments") {
   check_usage_error("chat", {"--bogus"}, "--bogus", input);
   check_usage_error("chat", {"one", "two"}, "two", input);
   check_usage_error("chat", {"--think", "--no-think"}, "excludes", input);
-  check_usage_error("chat", {"--kv", "int8"}, "expected bf16, f32 or none", input);
-  for (const char* bad : {"", "int", "int3", "int8:", "int8:7", "int8:0", "int8:64:zeros", "int4:row",
-                          "int4:64:x", "int4:64:zeros:", "int4:64:zeros:1", "bf16:32", "int4 "}) {
+  check_usage_error("chat", {"--kv", "int7"}, "expected bf16, f32, int8, fp8, int4 or none", input);
+  for (const char* bad : {"", "int", "int3", "int8:", "int8:7", "int8:0", "fp8:64", "int4:row", "int4:64:x",
+                          "int4:64:zeros:", "int4:64:zeros:1", "bf16:32", "int4 "}) {
     INFO(bad);
-    check_usage_error("chat", {"--weights", bad}, "expected bf16, int8 or int4", input);
-    check_usage_error("chat", {"--embedding-weights", bad}, "expected bf16, int8 or int4", input);
+    check_usage_error("chat", {"--weights", bad}, "expected bf16, int8, int4 or fp8", input);
+    check_usage_error("chat", {"--embedding-weights", bad}, "expected bf16, int8, int4 or fp8", input);
   }
   check_usage_error("chat", {}, "expected a question", "");
   check_usage_error("chat", {"--prompt", ""}, "expected a question");

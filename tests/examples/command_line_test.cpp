@@ -38,6 +38,44 @@ TEST_CASE("help is about what was asked for") {
   CHECK(run("inspect", {"config", tiny(), "--threads", "1", "--kv", "f32"}).status == 0);
 }
 
+TEST_CASE("wherever a checkpoint directory is expected, the name of a demo model will do") {
+  const TemporaryDirectory scratch;
+  const std::string text = scratch.write("text", "Hello! Who are you?").string();
+  const std::string hybrid = QWENLITE_DEMO_MODELS "/qwen3_5";
+  for (const std::string command : {"config", "tensors", "explain"}) {
+    INFO(command);
+    CHECK(run_json("inspect", {command, "qwen3_5"}) == run_json("inspect", {command, hybrid}));
+    CHECK_THAT(run("inspect", {command, "--help"}).out, has_text("qwen3_5"));
+  }
+  CHECK(run("inspect", {"tokenize", "qwen3", "--text", "Hello!"}).out ==
+        run("inspect", {"tokenize", demo(), "--text", "Hello!"}).out);
+  CHECK(run_json("perplexity", {"qwen3_5", "--text", text}) ==
+        run_json("perplexity", {hybrid, "--text", text}));
+  const std::string expected = "expected a checkpoint directory or a demo model (qwen3 or qwen3_5)";
+  check_failure("inspect", {"config", "qwen9"}, {"DIRECTORY: found 'qwen9', " + expected});
+  check_failure("perplexity", {"qwen9", "--text", text}, {"DIRECTORY: found 'qwen9', " + expected});
+  check_failure("perplexity", {"qwen3", "--text", text, "--reference", "qwen9"},
+                {"--reference: found 'qwen9', " + expected});
+  for (const char* program : {"chat", "perplexity"}) {
+    CHECK_THAT(run(program, {"--help"}).out, has_text("qwen3_5"));
+  }
+
+  // What the user has under that name comes first.
+  fs::create_directory(scratch.path() / "qwen3");
+  const std::string empty = "error: 'qwen3': found no config.json";
+  const auto here = [&](const std::string& program, const std::string& rest) {
+    return run_in_shell(program, rest, scratch.path());
+  };
+  for (const char* rest : {"--prompt x qwen3", "--prompt x --model qwen3"}) {
+    CHECK_THAT(here("chat", rest).err, has_text(empty));
+  }
+  CHECK_THAT(here("inspect", "config qwen3").err, has_text(empty));
+  CHECK_THAT(here("perplexity", "qwen3 --text text").err, has_text(empty));
+  CHECK(here("inspect", "config qwen3_5").status == 0);
+  fs::copy(tiny(), scratch.path() / "qwen3", fs::copy_options::recursive);
+  CHECK(here("inspect", "config qwen3 --json").out == run("inspect", {"config", tiny(), "--json"}).out);
+}
+
 TEST_CASE("output that cannot be written is a failure") {
   if (!fs::exists("/dev/full")) return;
   for (const char* rest : {"-h >/dev/full", "--version >/dev/full", "--version >&-"}) {
@@ -81,4 +119,13 @@ TEST_CASE("a precision without effect is told once") {
     CHECK(is_one_line(told));
     CHECK(told.rfind("note: --precision bf16 has no effect here", 0) == 0);
   }
+
+  const TemporaryDirectory scratch;
+  const std::string text = scratch.write("text", "Hello! Who are you?").string();
+  const std::string of_reference =
+      run("perplexity", {demo(), "--text", text, "--reference-precision", "bf16"}).err;
+  CHECK(of_reference.empty() == told.empty());
+  if (told.empty()) return;
+  CHECK(is_one_line(of_reference));
+  CHECK(of_reference.rfind("note: --reference-precision bf16 has no effect here", 0) == 0);
 }

@@ -52,7 +52,7 @@ TEST_CASE("inspect tensors lists names, types, shapes and places") {
 }
 
 TEST_CASE("inspect does not wait for pipes, replace what it reads or take ids that do not exist") {
-  const ScratchDirectory copy;
+  const TemporaryDirectory copy;
   fs::copy(tiny(), copy.path());
   const std::string directory = copy.path().string();
   REQUIRE(mkfifo((directory + "/tokenizer.json").c_str(), 0600) == 0);
@@ -70,7 +70,7 @@ TEST_CASE("inspect does not wait for pipes, replace what it reads or take ids th
 }
 
 TEST_CASE("inspect logits refuses weights that are not numbers") {
-  const ScratchDirectory copy;
+  const TemporaryDirectory copy;
   fs::copy(tiny(), copy.path());
   const std::string weights = (copy.path() / "model.safetensors").string();
   std::string bytes = read_file(weights);
@@ -135,10 +135,10 @@ TEST_CASE("inspect says in one line what is wrong with its arguments") {
   check_usage_error("inspect", {"config"}, "DIRECTORY");
   check_usage_error("inspect", {"config", tiny(), "--bogus"}, "--bogus");
   check_usage_error("inspect", {"config", tiny(), "more"}, "more");
-  check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--kv", "int8"},
-                    "expected bf16, f32 or none");
+  check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--kv", "int7"},
+                    "expected bf16, f32, int8, fp8, int4 or none");
   check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--precision", "f16"},
-                    "expected bf16 or exact");
+                    "expected bf16, exact or int8");
   for (const char* bad : {"0", "-1", "2.5", "x", "99999", ""}) {
     check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--threads", bad}, "from 1 to 4096");
   }
@@ -156,7 +156,7 @@ TEST_CASE("inspect names what is wrong with a directory") {
   check_failure("inspect", {"config", "/no/such/directory"}, {"/no/such/directory"});
   check_failure("inspect", {"tokenize", tiny(), "--text", "x"}, {"tokenizer.json"});
 
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const fs::path broken = scratch.path() / "broken";
   const auto fresh = [&] {
     fs::remove_all(broken);

@@ -82,7 +82,7 @@ TEST_CASE("inspect logits shows what is asked for") {
   const Json wide = run_json("inspect", {"logits", tiny(), "--ids", "5", "--top", "100000"});
   CHECK(wide["positions"][0]["top"].size() == 512);
 
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::string file = (scratch.path() / "ids.json").string();
   write_file(file, " [5, 6,\n7] ");
   CHECK(run_json("inspect", {"logits", tiny(), "--ids", "@" + file}) == last);
@@ -149,7 +149,7 @@ TEST_CASE("inspect trace gives the reference's intermediate results") {
   CHECK(r["logits"]["shape"] == Json({1, 512}));
   CHECK(r.size() == 4 * 3 + 3);
 
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::string file = (scratch.path() / "trace.safetensors").string();
   const Json all =
       run_json("inspect", exact({"trace", tiny(), "--ids", joined(ids), "--all", "--chunk", "7"}));
@@ -185,7 +185,14 @@ TEST_CASE("inspect says what is wrong with ids") {
   check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--all", "--positions", "0"}, "excludes");
   check_failure("inspect", {"logits", tiny(), "--ids", "512"}, {"512", "0 to 511"});
   check_failure("inspect", {"logits", tiny(), "--ids", "@/no/such/file.json"}, {"/no/such/file.json"});
-  check_failure("inspect", {"generate", tiny(), "--ids", "1", "--n", "4096"}, {"4097", "4096"});
+  check_usage_error("inspect", {"generate", tiny(), "--ids", "1", "--n", "4096"},
+                    "--ids and --n: found 4097 tokens, expected at most the model's 4096");
+  const TemporaryDirectory scratch;
+  const std::string many = "@" + scratch.write("ids", Json(std::vector<int>(4097, 1)).dump()).string();
+  for (const char* command : {"logits", "trace"}) {
+    check_usage_error("inspect", {command, tiny(), "--ids", many},
+                      "--ids: found 4097 tokens, expected at most the model's 4096");
+  }
 }
 
 TEST_CASE("inspect: every command takes a Qwen3.5 directory, and logits its prediction head") {

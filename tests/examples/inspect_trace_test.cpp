@@ -52,7 +52,7 @@ double worst_difference(const TensorView& a, const TensorView& b) {
 TEST_CASE("inspect trace agrees with the reference in every intermediate result") {
   for (const std::string name : {"qwen3-tiny", "qwen3-tiny-untied-sharded", "qwen3-tiny-yarn"}) {
     const SafetensorsFile reference{fs::path(QWENLITE_TEST_DATA "/layer_outputs/" + name + ".safetensors")};
-    const ScratchDirectory scratch;
+    const TemporaryDirectory scratch;
     const fs::path out = scratch.path() / "trace.safetensors";
     const Result result = run(
         "inspect", {"trace", QWENLITE_TEST_DATA "/checkpoints/" + name, "--ids", joined(ids_of(reference)),

@@ -44,7 +44,7 @@ double mean_nll(const std::vector<int>& ids, std::size_t first) {
 }  // namespace
 
 TEST_CASE("perplexity of a text is that of its logits") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::string text = "<|im_start|>user\nHello!<|im_end|>\n";
   write_file(scratch.path() / "text", text);
   const std::vector<int> ids = ids_of(text);
@@ -53,11 +53,16 @@ TEST_CASE("perplexity of a text is that of its logits") {
   CHECK(found["perplexity"].get<double>() == Approx(std::exp(mean_nll(ids, 1))).epsilon(1e-5));
   CHECK(found["kl"].is_null());
   CHECK(found["top1"].is_null());
-  CHECK(found.size() == 4);
+  CHECK(found["reference"].is_null());
+  CHECK(found["model"]["name"] == "qwen3");
+  CHECK(found["model"]["perplexity"] == found["perplexity"]);
+  CHECK(found["model"]["kv"] == "bf16");
+  CHECK(found["model"]["weights"] == run_json("inspect", {"explain", demo()})["weights"]["dtypes"]);
+  CHECK(found.size() == 6);
 }
 
 TEST_CASE("perplexity scores the answers of conversations") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::string file = (scratch.path() / "text").string();
   const std::string asked = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n";
   const std::string bare = asked + "Hello!<|im_end|>\n";  // context only
@@ -111,7 +116,14 @@ TEST_CASE("perplexity compares with a reference") {
   CHECK(rounded["kl"].get<double>() < 1e-2);
   const Json coarse = with({"--weights", "int4", "--reference-weights", "bf16"});
   CHECK(coarse["kl"].get<double>() > rounded["kl"].get<double>());
+  CHECK(coarse["model"]["weights"] == "int4 in groups of 64, embedding int8 in groups of 128");
+  CHECK(coarse["reference"]["weights"] == same["model"]["weights"]);
+  CHECK(coarse["reference"]["perplexity"] == same["perplexity"]);
+  CHECK(none["model"]["kv"] == "none");
+  CHECK(none["reference"]["kv"] == "f32");
   const Json small = with({"--reference", QWENLITE_TEST_DATA "/demo/two_layers"});
+  CHECK(small["reference"]["name"] == "two_layers");
+  CHECK(small["reference"]["perplexity"] > small["perplexity"]);
   CHECK(small["kl"].get<double>() > 0.1);
   CHECK(small["top1"].get<double>() < 0.99);
 }
@@ -154,16 +166,63 @@ TEST_CASE("perplexity prints a table, and no bar where there is no terminal") {
                            has_text("top-1 agreement"));
   CHECK_THAT(row_of(both.out, "keys and values"), has_text("bf16") && has_text("f32"));
   CHECK(row_of(both.out, "perplexity rise").back() == '%');
+
+  Words quantised = words;
+  quantised.insert(quantised.end(), {"--weights", "int4:64:zeros", "--reference-weights", "int8"});
+  const std::string table = run("perplexity", quantised).out;
+  const auto column = [&](const std::string& row, const std::string& value) {
+    const std::size_t at = table.rfind("\n" + row);
+    return table.find(value, at + 1 + row.size()) - at;
+  };
+  INFO(table);
+  const std::size_t second = column("weights", "int8 in groups of 128\n");
+  REQUIRE(second < 200);
+  CHECK(table.find("reference\n") - table.find("\n\n") - 1 == second);
+  CHECK(column("checkpoint", "qwen3\n") == second);
+  CHECK(column("keys and values", "bf16\n") == second);
+}
+
+TEST_CASE("perplexity refuses a reference with other tokens") {
+  const TemporaryDirectory scratch;
+  const std::string text = scratch.write("text", "Hello! Who are you?").string();
+  const Json same = run_json("perplexity", {"qwen3", "--text", text, "--reference", "qwen3_5"});
+  CHECK(same["kl"].get<double>() > 0);  // another model, of the same tokens
+
+  const fs::path other = scratch.path() / "other";
+  fs::copy(demo(), other, fs::copy_options::recursive);
+  const Json whole = Json::parse(read_file(other / "tokenizer.json"));
+  const Words words = {"qwen3", "--text", text, "--reference", other.string()};
+  const auto refused = [&](const Json& tokenizer, const std::string& found) {
+    write_file(other / "tokenizer.json", tokenizer.dump());
+    check_failure("perplexity", words,
+                  {"tokenizer of " + other.string() + ": found " + found + ", expected that of " + demo()});
+  };
+  CHECK(run_json("perplexity", words)["kl"] == 0);
+  Json changed = whole;
+  Json& vocab = changed["model"]["vocab"];
+  std::swap(vocab["A"], vocab["B"]);
+  const int least = std::min(vocab["A"].get<int>(), vocab["B"].get<int>());
+  refused(changed, "another token " + std::to_string(least));
+  changed = whole;
+  changed["model"]["merges"] = Json::array();
+  refused(changed, "other ids for " + text);
+  changed = whole;
+  Json more = changed["added_tokens"].back();
+  more["id"] = more["id"].get<int>() + 1;
+  more["content"] = "<|one_more|>";
+  changed["added_tokens"].push_back(more);
+  const int count = more["id"].get<int>() + 1;
+  refused(changed, std::to_string(count) + " tokens, not " + std::to_string(count - 1));
 }
 
 TEST_CASE("perplexity tells what is wrong with its arguments") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::string text = (scratch.path() / "text").string();
   write_file(text, "Hello!");
   check_usage_error("perplexity", {}, "DIRECTORY");
   check_usage_error("perplexity", {demo()}, "--text");
   check_usage_error("perplexity", {demo(), "--text", text, "--weights", "int3"},
-                    "found 'int3', expected bf16, int8 or int4");
+                    "found 'int3', expected bf16, int8, int4 or fp8");
   check_usage_error("perplexity", {demo(), "--text", text, "--kv", "f8"}, "found 'f8'");
   check_usage_error("perplexity", {demo(), "--text", text, "--reference-kv", "f8"}, "found 'f8'");
   check_usage_error("perplexity", {demo(), "--text", text, "--window", "1"}, "found '1'");
@@ -178,7 +237,7 @@ TEST_CASE("perplexity tells what is wrong with its arguments") {
 }
 
 TEST_CASE("perplexity tells what is wrong with its files") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::string text = (scratch.path() / "text").string();
   const auto fails = [&](const std::string& content, const Words& parts, const Words& more = {}) {
     write_file(text, content);

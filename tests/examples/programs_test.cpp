@@ -115,7 +115,7 @@ TEST_CASE("own_loop gives the likeliest answer") {
   for (int i = 0; i < 2000; ++i) too_long += "hello ";
   const Result refused = run("own_loop", {demo(), too_long});
   CHECK(refused.status == 1);
-  CHECK(refused.err.find("at most 512") != std::string::npos);
+  CHECK_THAT(refused.err, has_text("own_loop: the question: found ") && has_text("expected at most 512\n"));
   check_usage("own_loop", {});
   check_missing_directory("own_loop", {"/no/such/directory"});
 }
@@ -143,10 +143,16 @@ TEST_CASE("embed prints the cosines of last hidden states") {
   }
   CHECK(cosine(hidden[0], hidden[1]) < 0.99);  // else the comparison above would say little
 
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   copy_without_prefix(demo(), scratch.path());
   words[0] = scratch.path().string();
   CHECK(run("embed", words).out == result.out);
+  std::string long_text;
+  for (int i = 0; i < 3000; ++i) long_text += "hello ";
+  const Result refused = run("embed", {demo(), "short", long_text});
+  CHECK(refused.status == 1);
+  CHECK_THAT(refused.err,
+             has_text("embed: a text: found ") && has_text("expected at most the model's 2048\n"));
   check_usage("embed", {demo()});
   check_missing_directory("embed", {"/no/such/directory", "text"});
 }

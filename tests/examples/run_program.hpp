@@ -18,32 +18,13 @@
 #include <vector>
 
 #include "catch_any.hpp"
+#include "temporary_directory.hpp"
 
 namespace example_tests {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
-
-/// A directory that goes away with the value.
-class ScratchDirectory {
- public:
-  ScratchDirectory() {
-    std::string name = (fs::temp_directory_path() / "qwenlite_test_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no scratch directory");
-    path_ = name;
-  }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 inline std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -79,7 +60,7 @@ inline std::string path_of(const std::string& program) {
 }
 
 inline Result run_words(Words words, const std::string& input = {}) {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   write_file(scratch.path() / "in", input);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -101,9 +82,11 @@ inline Result run(const std::string& program, Words words, const std::string& in
   return run_words(std::move(words), input);
 }
 
-/// Runs a program by way of a shell, for its redirections.
-inline Result run_in_shell(const std::string& program, const std::string& rest) {
-  return run_words({"/bin/sh", "-c", "exec '" + path_of(program) + "' " + rest});
+/// Runs a program by way of a shell, for its redirections, in a directory.
+inline Result run_in_shell(const std::string& program, const std::string& rest, const fs::path& in = ".") {
+  return run_words(
+      {"/bin/sh", "-c",
+       "cd '" + in.string() + "' && exec '" + fs::absolute(path_of(program)).string() + "' " + rest});
 }
 
 /// Runs a program that must succeed and print one JSON value on one line.

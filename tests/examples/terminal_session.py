@@ -31,6 +31,19 @@ def saved(t, name="saved.json"):
     return json.loads((t.place / name).read_text())["messages"]
 
 
+def child_of_shell(t):
+    """The process that the shell runs."""
+    shell = t.tmux("display-message", "-p", "#{pane_pid}").strip()
+    return int(pathlib.Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0])
+
+
+def blocked_signals(t):
+    """Numbers of the signals that the main thread of that process blocks."""
+    status = pathlib.Path(f"/proc/{child_of_shell(t)}/status").read_text()
+    mask = int(re.search(r"^SigBlk:\s*(\w+)", status, re.M).group(1), 16)
+    return [number for number in range(1, 65) if mask >> (number - 1) & 1]
+
+
 GREEDY = ("--temperature", "0", "--kv", "f32")
 STORY = "Tell me a long story about a fox."
 
@@ -94,11 +107,12 @@ def ctrl_c_stops_the_answer(t):
 
 @check
 def suspended_at_the_prompt(t):
-    """Ctrl-Z at the prompt, then fg: Ctrl-C still stops an answer and nothing else."""
+    """Ctrl-Z at the prompt, then fg: the same signals are blocked, Ctrl-C still stops an answer and nothing else."""
     t.start(*GREEDY[:2], "--no-think", "--kv", "none", "--threads", "1", before=SLOW)
     for _ in range(2):
         t.type("half")
         t.wait_line("> half")
+        blocked = blocked_signals(t)
         t.keys("C-z")
         t.wait_text("Stopped")
         t.wait_line("$")
@@ -107,6 +121,8 @@ def suspended_at_the_prompt(t):
             t.keys("C-l")
             return t.screen() == "> half"
         t.wait(shown_again, "the line again")
+        if blocked_signals(t) != blocked:
+            raise Failed(f"blocked signals were {blocked}, and are {blocked_signals(t)} after fg")
         t.keys("C-u")
         t.wait_line(">")
         t.enter(STORY)
@@ -164,9 +180,7 @@ def ctrl_c_at_the_prompt(t):
     t.start()
     t.type("half a li")
     t.wait_line("> half a li")
-    shell = t.tmux("display-message", "-p", "#{pane_pid}").strip()
-    child = pathlib.Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
-    os.kill(int(child[0]), 15)
+    os.kill(child_of_shell(t), 15)
     t.wait_text("Terminated")
     t.expect_shell(143)
 

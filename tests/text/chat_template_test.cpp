@@ -204,7 +204,7 @@ TEST_CASE("a template that is not known renders only when a family is named") {
 }
 
 TEST_CASE("a template's own file takes precedence over tokenizer_config.json") {
-  const TemporaryDirectory directory("template");
+  const TemporaryDirectory directory;
   directory.write("tokenizer.json", small::json());
   directory.write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "x"}]})");
   CHECK_THAT(Tokenizer(directory.path()).vocab_size() > 0 ? "loaded" : "", has_text("loaded"));

@@ -22,6 +22,7 @@
 #include <qwenlite/text/tokenizer.hpp>
 
 #include "catch_any.hpp"
+#include "temporary_directory.hpp"
 
 namespace small {
 
@@ -186,27 +187,3 @@ inline std::string file_text(const std::filesystem::path& path) {
   text << file.rdbuf();
   return text.str();
 }
-
-/// A directory of its own under the system's temporary one, removed at the end.
-class TemporaryDirectory {
- public:
-  explicit TemporaryDirectory(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / ("qwenlite_" + name)) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  void write(const std::string& name, std::string_view text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-  }
-
- private:
-  std::filesystem::path path_;
-};

@@ -193,7 +193,7 @@ TEST_CASE("a broken tokenizer_config.json names itself") {
 }
 
 TEST_CASE("a git-lfs pointer in place of a file is told apart") {
-  const TemporaryDirectory directory("lfs_pointer");
+  const TemporaryDirectory directory;
   directory.write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
   try {
     const Tokenizer tokenizer(directory.path());

@@ -152,7 +152,7 @@ TEST_CASE("tokenizer_config.json adds tokens and names the end of a reply") {
 
 TEST_CASE("a directory may hold vocab.json and merges.txt instead") {
   const small::Spec spec;
-  const TemporaryDirectory directory("pair");
+  const TemporaryDirectory directory;
   std::string merges = "#version: 0.2\r\n";
   for (const auto& [left, right] : spec.merges)
     merges += small::spelled(left) + " " + small::spelled(right) + "\n";
@@ -177,7 +177,7 @@ TEST_CASE("a directory may hold vocab.json and merges.txt instead") {
 }
 
 TEST_CASE("a directory without a tokenizer is one clear error") {
-  const TemporaryDirectory directory("empty");
+  const TemporaryDirectory directory;
   REQUIRE_THROWS_WITH(Tokenizer(directory.path()), has_text("no tokenizer"));
   directory.write("tokenizer.json", small::json());
   CHECK(Tokenizer(directory.path()).encode("hello").size() == 1);

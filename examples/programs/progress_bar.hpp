@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A progress bar for a prompt that takes long to read, on a terminal only. It appears after half a second and
-// is erased before anything else is written.
+// A progress bar for what takes long: reading a prompt, quantising weights. On a terminal only; it appears
+// after half a second and is erased before anything else is written.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <ostream>
 #include <string>
@@ -12,20 +13,30 @@
 
 #include <qwenlite/tensor.hpp>
 
+#include "programs/terminal.hpp"
+
 namespace programs {
 
-class PrefillBar {
+class ProgressBar {
  public:
-  PrefillBar(std::ostream& out, bool terminal) : out_(out), terminal_(terminal) {}
+  explicit ProgressBar(std::ostream& out, bool terminal = shows_progress())
+      : out_(out), terminal_(terminal) {}
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  ~ProgressBar() { erase(); }
 
-  /// A new prompt begins.
+  /// Something new begins.
   void start() { started_ = Clock::now(); }
 
   /// `done` of `total` tokens were read.
   void update(qwenlite::Index done, qwenlite::Index total) {
+    show(done, total, " reading " + std::to_string(done) + " of " + std::to_string(total) + " tokens");
+  }
+
+  /// The same with other words behind the bar.
+  void show(qwenlite::Index done, qwenlite::Index total, const std::string& count) {
     if (!terminal_ || Clock::now() - started_ < std::chrono::milliseconds(500)) return;
     if (done >= total) return erase();
-    const std::string count = " reading " + std::to_string(done) + " of " + std::to_string(total) + " tokens";
     const qwenlite::Index room = columns() - static_cast<qwenlite::Index>(count.size()) - 3;
     const qwenlite::Index width = std::min<qwenlite::Index>(room, 40);
     out_ << '\r' << erase_line;
