@@ -3,7 +3,7 @@
 // What remembering is worth: the same tokens generated with everything kept in a cache and with nothing kept,
 // so that each token computes the whole sequence anew. Every token is really computed; nothing is estimated.
 //
-//   cache_bench (--shape NAME | DIRECTORY) [--tokens N] [--prompt N] [--threads N] [--json]
+//   cache_bench (--shape NAME | DIRECTORY) [--tokens N] [--prompt N] [--threads N] [--kv FORMAT] [--json]
 #include <charconv>
 #include <cstdio>
 #include <memory>
@@ -33,8 +33,16 @@ struct Options {
   Index tokens = 128;
   Index prompt = 16;
   int threads = 0;
+  ql::KvFormat kv = ql::KvFormat::bf16;
   bool json = false;
 };
+
+[[nodiscard]] std::optional<ql::KvFormat> kv_format(std::string_view word) {
+  for (const ql::KvFormat format : ql::kv_formats) {
+    if (word == name_of(format)) return format;
+  }
+  return {};
+}
 
 [[nodiscard]] std::optional<Index> number(const char* text) {
   const std::string_view view = text;
@@ -56,6 +64,8 @@ struct Options {
       return false;
     } else if (word == "--shape" && bench::built_in_shape(argv[i]) != nullptr) {
       options.shape = argv[i];
+    } else if (const auto kv = kv_format(argv[i]); kv && word == "--kv") {
+      options.kv = *kv;
     } else if (const auto n = number(argv[i]); n && word == "--tokens") {
       options.tokens = *n;
     } else if (n && word == "--prompt") {
@@ -88,7 +98,7 @@ template <class Any>
 [[nodiscard]] Series generate(const char* name, const ql::Checkpoint& files, const Options& options) {
   Series series{.name = name};
   bench::reset_peak_rss();
-  const Any model = ql::open_as<Any>(files, ql::OpenOptions{.threads = options.threads});
+  const Any model = ql::open_as<Any>(files, ql::OpenOptions{.threads = options.threads, .kv = options.kv});
   auto session = model.new_session({.max_tokens = options.prompt + options.tokens + 1});
   std::mt19937 random(1);
   std::vector<int> next(static_cast<std::size_t>(options.prompt));
@@ -117,8 +127,9 @@ template <class Any>
 }
 
 void print_table(const Options& options, const std::vector<Series>& series) {
-  std::printf("%s, prompt of %td ids, greedy\n\n",
-              (options.shape.empty() ? options.directory : options.shape).c_str(), options.prompt);
+  std::printf("%s, prompt of %td ids, greedy, %s keys and values\n\n",
+              (options.shape.empty() ? options.directory : options.shape).c_str(), options.prompt,
+              std::string(name_of(options.kv)).c_str());
   std::printf("new tokens            decode total   per token   tokens/s   peak memory\n");
   for (const std::size_t n : milestones(options.tokens)) {
     for (const Series& s : series) {
@@ -140,6 +151,7 @@ void print_json(const Options& options, const std::vector<Series>& series) {
   Json json = {{"machine", {{"cpu", machine.cpu}, {"cores", machine.threads.cores}}},
                {"model", options.shape.empty() ? options.directory : options.shape},
                {"isa", ql::kernels::active().name},
+               {"kv", name_of(options.kv)},
                {"prompt", options.prompt},
                {"series", Json::array()}};
   for (const Series& s : series) {
@@ -162,7 +174,7 @@ int main(int argc, char** argv) try {
   if (!parse(argc, argv, options)) {
     std::fprintf(stderr,
                  "usage: cache_bench (--shape NAME | DIRECTORY) [--tokens N] [--prompt N] [--threads N] "
-                 "[--json]\n");
+                 "[--kv bf16|f32|int8|fp8|int4] [--json]\n");
     return 2;
   }
   std::optional<bench::RandomCheckpoint> random;

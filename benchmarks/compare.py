@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ours beside llama.cpp and transformers on the same shape, in one run: every engine waits in a process of its own,
 and each repeat asks all of them in turn for one prefill and one decode. Ratios are medians over the repeats of
-ours divided by theirs.
+ours divided by theirs, with ours in the format nearest to theirs: q8_0 beside int8, q4_0 beside int4.
 
 usage: compare.py --programs BUILD/benchmarks --shape qwen3-0.6b|qwen3.5-0.8b [--prefill N] [--decode-context N]
                   [--threads N] [--repeats N] [--peers llama.cpp,transformers] [--formats bf16,q8_0,q4_0]
-                  [--json FILE]
+                  [--ours bf16,int8,int4/int4] [--json FILE]
 A peer that is not installed, or cannot load the shape, is reported and left out.
 """
 import argparse
@@ -62,8 +62,11 @@ def engines_for(options, directory):
     """Starts ours first, then every peer that is installed."""
     tokens = max(options.prefill, options.decode_context) + 64
     threads = str(options.threads)
-    started = [Engine("ours bf16", [str(options.programs / "model_bench"), str(directory), "--on-demand",
-                                    "--threads", threads], tokens)]
+    started = []
+    for weights in options.ours.split(","):
+        chosen = [] if weights == "bf16" else ["--weights", weights]
+        started.append(Engine(f"ours {weights}", [str(options.programs / "model_bench"), str(directory), "--on-demand",
+                                                  "--threads", threads, *chosen], tokens))
     config = directory / "config.json"
     if "llama.cpp" not in options.peers:
         pass
@@ -98,12 +101,24 @@ def measure(engines, requests, repeats):
                     engine.samples.setdefault(request, []).append(speed)
 
 
+def counterpart(engine, engines):
+    """Ours in the format nearest to an engine's, or else the first of ours."""
+    ours = [e for e in engines if e.name.startswith("ours ")]
+    for theirs, format in (("q8_0", "ours int8"), ("q4_0", "ours int4")):
+        for candidate in ours:
+            if theirs in engine.name and candidate.name.startswith(format):
+                return candidate
+    return ours[0]
+
+
 def results_of(engines, requests):
-    ours, results = engines[0], []
+    results = []
     for request in requests:
         for engine in engines:
+            ours = counterpart(engine, engines)
             pairs = [a / b for a, b in zip(ours.samples[request], engine.samples[request])]
-            results.append({"engine": engine.name, "test": request, "ratio": statistics.median(pairs),
+            results.append({"engine": engine.name, "test": request, "ours": ours.name,
+                            "ratio": statistics.median(pairs),
                             "tokens_per_s": statistics.median(engine.samples[request]),
                             "samples": engine.samples[request]})
     return results
@@ -119,6 +134,7 @@ def options_of(arguments):
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--peers", default="llama.cpp,transformers")
     parser.add_argument("--formats", default="bf16,q8_0,q4_0")
+    parser.add_argument("--ours", default="bf16,int8,int4/int4")
     parser.add_argument("--json", type=pathlib.Path)
     return parser.parse_args(arguments)
 
@@ -138,7 +154,8 @@ def main(arguments):
             engine.close()
     print(f"{options.shape}, {options.threads} threads, medians of {options.repeats} interleaved repeats")
     for r in results:
-        print(f"{r['test']:<14} {r['engine']:<20} {r['tokens_per_s']:9.2f} tokens/s   ours / theirs {r['ratio']:6.2f}")
+        print(f"{r['test']:<14} {r['engine']:<20} {r['tokens_per_s']:9.2f} tokens/s   "
+              f"{r['ours']} / this {r['ratio']:6.2f}")
     if options.json:
         versions = {p: version_of(p) for p in ("llama-cpp-python", "gguf", "transformers", "torch")}
         options.json.write_text(json.dumps({"model": options.shape, "threads": options.threads,

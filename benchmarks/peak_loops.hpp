@@ -149,11 +149,11 @@ inline float fma_fed_neon(qwenlite::Index rounds, const float* memory) {
 
 #endif
 
-/// The loops for a kernel table of that name ("amx" has the vectors of "avx512").
+/// The loops for a kernel table of that name ("amx" has the vectors of AVX-512).
 [[nodiscard]] inline PeakLoops peak_loops(std::string_view isa) {
   PeakLoops loops;
 #if defined(__x86_64__)
-  if (isa == "avx512" || isa == "amx") {
+  if (isa.starts_with("avx512") || isa == "amx") {
     loops = {.fma = fma_avx512, .fma_fed = fma_fed_avx512, .fma_operations = 16 * 16 * 2};
     if (__builtin_cpu_supports("avx512vnni")) {
       loops.int8 = int8_avx512;

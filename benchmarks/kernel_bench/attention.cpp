@@ -40,6 +40,11 @@ using Cache = qwenlite::KvCache<>;
   return cache;
 }
 
+[[nodiscard]] double bytes_per_position(const Heads& heads, qwenlite::KvFormat format) {
+  return 2 * static_cast<double>(heads.num_kv_heads * kv_plane_bytes(format, heads.head_dim)) /
+         static_cast<double>(qwenlite::block_positions);
+}
+
 void attention(benchmark::State& state, const KernelTable& table, const Heads& heads,
                qwenlite::KvFormat format, const Case& at) {
   const Index length = at.context + at.tokens;
@@ -66,11 +71,10 @@ void attention(benchmark::State& state, const KernelTable& table, const Heads& h
   });
   const double positions = static_cast<double>(at.context) + static_cast<double>(at.tokens + 1) / 2;
   const bench::Roofline& roof = Setting::get().roofline(table);
-  const Index kv_width = heads.num_kv_heads * heads.head_dim;
-  const bool tiles = format == qwenlite::KvFormat::bf16;
+  const bool tiles = format != qwenlite::KvFormat::f32;
   report(state, table,
          {.seconds = seconds,
-          .bytes = static_cast<double>(length * kv_width * 2 * element_bytes(format)),
+          .bytes = static_cast<double>(length) * bytes_per_position(heads, format),
           .flop = 4.0 * static_cast<double>(at.tokens * width) * positions,
           .roof_gflop_s = tiles ? roof.product_gflop_s() : roof.fma_gflop_s.value_or(0)});
 }
@@ -80,7 +84,7 @@ void attention(benchmark::State& state, const KernelTable& table, const Heads& h
 void add_attention() {
   constexpr Case cases[] = {{1, 127}, {1, 8191}, {512, 0}, {512, 7680}};
   for (const Heads& heads : shapes) {
-    for (const qwenlite::KvFormat format : {qwenlite::KvFormat::bf16, qwenlite::KvFormat::f32}) {
+    for (const qwenlite::KvFormat format : qwenlite::kv_formats) {
       for (const KernelTable* table : tables()) {
         for (const Case& at : cases) {
           const std::string name =

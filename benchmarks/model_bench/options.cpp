@@ -15,8 +15,12 @@ const char* const usage =
     "  --prefill N,...       prompts of so many tokens (default 512; 0: none)\n"
     "  --decode-context N,.. decode after so many tokens (default 128; 0: none)\n"
     "  --batch N,...         sequences that decode together (default 1)\n"
-    "  --weights F,...       bf16, f16, f32, for a built-in shape (default bf16)\n"
-    "  --kv F,...            storage of keys and values: bf16, f32 (default bf16)\n"
+    "  --weights F,...       bf16, f16, f32 (built-in shapes), or quantised while opening: int8, int8:row, "
+    "int4,\n"
+    "                        int4:32, int4:64:zeros, fp8; F/E: embedding and output matrix in E (default "
+    "bf16)\n"
+    "  --kv F,...            storage of keys and values: bf16, f32, int8, fp8, int4 (default bf16)\n"
+    "  --precision P,...     inputs of products: exact, bf16, int8 (default: that of the kernels)\n"
     "  --threads N,...       (default: one for each core)\n"
     "  --isa NAME,...        kernels (default: the best that runs here, or QWENLITE_ISA)\n"
     "  --repeats N           measurements of each figure, interleaved (default 5)\n"
@@ -72,6 +76,20 @@ template <class F>
   return formats;
 }
 
+[[nodiscard]] std::vector<WeightChoice> to_weights(const std::string& flag, std::string_view text) {
+  std::vector<WeightChoice> choices;
+  for (const std::string& part : parts_of(flag, text)) {
+    const auto choice = weight_choice_of(part);
+    if (!choice) {
+      throw UsageError(
+          flag + ": found '" + part +
+          "', expected bf16, f16, f32, int8, int4, fp8, or as in int4:32, int8:row or int4/int8");
+    }
+    choices.push_back(*choice);
+  }
+  return choices;
+}
+
 /// Flags that take a value, and what they do with it.
 struct Flag {
   const char* name;
@@ -94,15 +112,16 @@ const Flag flags[] = {
     {"--decode-context",
      [](Options& o, const auto& flag, const auto& v) { o.decode_context = to_numbers(flag, v, 0); }},
     {"--batch", [](Options& o, const auto& flag, const auto& v) { o.batch = to_numbers(flag, v, 1); }},
-    {"--weights",
-     [](Options& o, const auto& flag, const auto& v) {
-       using enum qwenlite::Format;
-       o.weights = to_formats(flag, v, {bf16, f16, f32});
-     }},
+    {"--weights", [](Options& o, const auto& flag, const auto& v) { o.weights = to_weights(flag, v); }},
     {"--kv",
      [](Options& o, const auto& flag, const auto& v) {
        using enum qwenlite::KvFormat;
-       o.kv = to_formats(flag, v, {bf16, f32});
+       o.kv = to_formats(flag, v, {bf16, f32, int8, fp8, int4});
+     }},
+    {"--precision",
+     [](Options& o, const auto& flag, const auto& v) {
+       using enum qwenlite::Precision;
+       o.precision = to_formats(flag, v, {exact, bf16, int8});
      }},
     {"--threads",
      [](Options& o, const auto& flag, const auto& v) {
@@ -125,12 +144,28 @@ void check(const Options& options) {
   if (options.shape.empty() == options.directory.empty()) {
     throw UsageError("give either --shape NAME or a checkpoint directory (--help lists the options)");
   }
-  if (options.shape.empty() && !options.weights.empty()) {
-    throw UsageError("--weights: a checkpoint directory has its own format");
+  for (const WeightChoice& choice : options.weights) {
+    if (options.shape.empty() && options.probe.empty() && !is_quantised(choice.layers.format)) {
+      throw UsageError("--weights: a checkpoint directory has its own format, or is quantised");
+    }
+    if (choice.embedding && choice.embedding->format != choice.layers.format &&
+        !is_quantised(choice.embedding->format)) {
+      throw UsageError("--weights: an embedding is stored as the layers are, or quantised");
+    }
   }
 }
 
 }  // namespace
+
+std::optional<WeightChoice> weight_choice_of(std::string_view word) {
+  const std::size_t slash = word.find('/');
+  const auto layers = qwenlite::weight_format_of(word.substr(0, slash));
+  if (!layers) return {};
+  if (slash == std::string_view::npos) return WeightChoice{*layers, {}};
+  const auto embedding = qwenlite::weight_format_of(word.substr(slash + 1));
+  if (!embedding) return {};
+  return WeightChoice{*layers, embedding};
+}
 
 Options parse_options(int argc, char** argv) {
   Options options;
@@ -155,7 +190,8 @@ Options parse_options(int argc, char** argv) {
     }
   }
   if (!options.help) check(options);
-  if (options.weights.empty() && !options.shape.empty()) options.weights = {qwenlite::Format::bf16};
+  if (options.weights.empty() && !options.shape.empty())
+    options.weights = {{.layers = qwenlite::Format::bf16, .embedding = {}}};
   return options;
 }
 

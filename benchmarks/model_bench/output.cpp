@@ -41,13 +41,24 @@ using Json = nlohmann::ordered_json;
           {"isa", isa}};
 }
 
+/// Of the layers.
+[[nodiscard]] std::string weights_name(const Configuration& c) {
+  return c.weights ? word_of(c.weights->layers) : c.stored_name;
+}
+
+[[nodiscard]] std::string precision_name(const Configuration& c) {
+  return c.precision ? std::string(name_of(*c.precision)) : "default";
+}
+
 [[nodiscard]] Json to_json(const Figure& f, const std::string& model) {
   const Configuration& c = f.configuration;
   const double speed = median(f.tokens_per_s);
   const Roofline roof = median_of(f.roofline);
   return {{"model", model},
-          {"weights", name_of(c.weights)},
+          {"weights", weights_name(c)},
+          {"embedding_weights", c.packed ? Json(nullptr) : Json(word_of(c.formats.head))},
           {"kv", name_of(c.kv)},
+          {"precision", precision_name(c)},
           {"isa", c.isa},
           {"threads", c.threads},
           {"test", f.spec.name()},
@@ -79,9 +90,10 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] std::string table_line(const Figure& f) {
   const Configuration& c = f.configuration;
   const Roofline roof = median_of(f.roofline);
-  return text("%-5s %-4s %-7s %3d  %-8s %6td %8td %6td %11.1f %6.0f%% ",
-              std::string(name_of(c.weights)).c_str(), std::string(name_of(c.kv)).c_str(), c.isa.c_str(),
-              c.threads, f.spec.name(), f.spec.tokens, f.spec.context, f.spec.batch, median(f.tokens_per_s),
+  const std::string weights = c.weights ? c.weights->word() : c.stored_name;
+  return text("%-15s %-4s %-7s %-11s %3d  %-8s %6td %8td %6td %11.1f %6.0f%% ", weights.c_str(),
+              std::string(name_of(c.kv)).c_str(), precision_name(c).c_str(), c.isa.c_str(), c.threads,
+              f.spec.name(), f.spec.tokens, f.spec.context, f.spec.batch, median(f.tokens_per_s),
               100 * spread(f.tokens_per_s)) +
          (f.roofline_ratio.empty() ? "      -" : text("%7.2f", median(f.roofline_ratio))) +
          text(" %9.2f %8.0f", roof.quietness, static_cast<double>(f.peak_rss_bytes) / 1e6) +
@@ -96,16 +108,18 @@ std::string to_table(const Report& report) {
                          report.figures.empty() ? std::size_t{1} : report.figures[0].tokens_per_s.size());
   out += text("%s, %d cores (%d threads), %.0f GB, %s, %s\n\n", m.cpu.c_str(), m.threads.cores,
               m.threads.cpus, m.memory_gb, m.system.c_str(), m.compiler.c_str());
-  out += "limits            read   tile peak   tile fed      f32 FMA      int8 VNNI  quiet\n";
-  out += "threads isa       GB/s   GFLOP/s     GFLOP/s       GFLOP/s      GOP/s\n";
+  out += "limits                read   tile peak   tile fed      f32 FMA      int8 VNNI  quiet\n";
+  out += "threads isa           GB/s   GFLOP/s     GFLOP/s       GFLOP/s      GOP/s\n";
   for (const auto& [key, measured] : report.rooflines) {
     const Roofline r = median_of(measured);
-    out += text("%7d %-7s %6.1f   %-9s   %-11s   %-10s   %-9s  %5.2f\n", key.first, key.second.c_str(),
+    out += text("%7d %-11s %6.1f   %-9s   %-11s   %-10s   %-9s  %5.2f\n", key.first, key.second.c_str(),
                 r.read_gb_s, or_dash(r.tile_peak_gflop_s).c_str(), or_dash(r.tile_fed_gflop_s).c_str(),
                 or_dash(r.fma_gflop_s).c_str(), or_dash(r.int8_gop_s).c_str(), r.quietness);
   }
   out +=
-      "\nweights kv  isa threads test     tokens  context  batch    tokens/s spread of roof quietness  peak "
+      "\nweights         kv   inputs  isa     threads test     tokens  context  batch    tokens/s spread of "
+      "roof "
+      "quietness  peak "
       "MB\n";
   for (const Figure& f : report.figures) out += table_line(f);
   out += text("\nopening takes %.1f ms, process start to first token of a %td-id prompt %.0f ms\n",

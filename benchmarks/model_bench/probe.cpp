@@ -71,12 +71,34 @@ std::string probe_of(const TestSpec& spec) {
   return "decode:" + std::to_string(spec.context) + ":" + std::to_string(spec.batch);
 }
 
+qwenlite::OpenOptions open_options(const Configuration& configuration) {
+  const std::optional<WeightChoice>& weights = configuration.weights;
+  qwenlite::OpenOptions options{.precision = configuration.precision, .kv = configuration.kv};
+  if (!configuration.isa.empty()) {
+    options.kernels = qwenlite::kernels::choose(configuration.isa.c_str()).table;
+  }
+  if (!weights) return options;
+  if (is_quantised(weights->layers.format)) options.weights = weights->layers;
+  if (weights->embedding && is_quantised(weights->embedding->format))
+    options.embedding_weights = weights->embedding;
+  return options;
+}
+
 Probe run_probe(const Configuration& configuration, const std::string& probe) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string text =
-      output_of({self, configuration.directory, "--isa", configuration.isa, "--threads",
-                 std::to_string(configuration.threads), "--kv", std::string(name_of(configuration.kv)),
-                 "--probe", probe, "--started-at", std::to_string(now_in_nanoseconds())});
+  std::vector<std::string> command{self,           configuration.directory,
+                                   "--isa",        configuration.isa,
+                                   "--threads",    std::to_string(configuration.threads),
+                                   "--kv",         std::string(name_of(configuration.kv)),
+                                   "--probe",      probe,
+                                   "--started-at", std::to_string(now_in_nanoseconds())};
+  if (configuration.weights) {
+    command.insert(command.end(), {"--weights", configuration.weights->word()});
+  }
+  if (configuration.precision) {
+    command.insert(command.end(), {"--precision", std::string(name_of(*configuration.precision))});
+  }
+  const std::string text = output_of(command);
   Probe found;
   if (std::sscanf(text.c_str(), "%td %lf %lf", &found.peak_rss_bytes, &found.open_seconds,
                   &found.first_token_seconds) != 3) {
@@ -89,11 +111,14 @@ void answer_probe(const Options& options) {
   Probe found;
   const auto start = Clock::now();
   const qwenlite::Checkpoint files(options.directory);
-  const qwenlite::AnyModel model = qwenlite::open(
-      files, {.threads = options.threads.front(),
-              .kernels = options.isas.empty() ? nullptr
-                                              : qwenlite::kernels::choose(options.isas.front().c_str()).table,
-              .kv = options.kv.front()});
+  Configuration configuration;
+  configuration.kv = options.kv.front();
+  if (!options.weights.empty()) configuration.weights = options.weights.front();
+  if (!options.isas.empty()) configuration.isa = options.isas.front();
+  if (!options.precision.empty()) configuration.precision = options.precision.front();
+  qwenlite::OpenOptions open = open_options(configuration);
+  open.threads = options.threads.front();
+  const qwenlite::AnyModel model = qwenlite::open(files, open);
   found.open_seconds = seconds_since(start);
   if (options.probe == "first") {
     const std::vector<int> prompt{1, 2, 3, 4, 5};

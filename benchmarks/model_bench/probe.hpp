@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "../work.hpp"
 #include "options.hpp"
 #include "speed_test.hpp"
 
@@ -24,9 +25,16 @@ struct Configuration {
   std::string directory;
   std::string isa;
   int threads = 0;
-  qwenlite::Format weights = qwenlite::Format::bf16;
+  std::optional<WeightChoice> weights;  ///< that opening it quantises to; empty: as stored
+  WeightFormats formats;                ///< of its matrices when it is open
+  bool packed = false;                  ///< the files hold quantised weights: formats unknown
+  std::string stored_name;              ///< of weights that are not quantised while opening
   qwenlite::KvFormat kv = qwenlite::KvFormat::bf16;
+  std::optional<qwenlite::Precision> precision;  ///< empty: that of the kernels
 };
+
+/// What to open it with, but for threads.
+[[nodiscard]] qwenlite::OpenOptions open_options(const Configuration& configuration);
 
 /// The argument of --probe.
 [[nodiscard]] std::string probe_of(const TestSpec& spec);

@@ -3,8 +3,10 @@
 #include "suite.hpp"
 
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "../random_checkpoint.hpp"
 
@@ -14,58 +16,103 @@ namespace {
 
 using qwenlite::AnyModel;
 using qwenlite::Format;
+using qwenlite::WeightFormat;
 
 /// Sequences and context are tried together up to so many positions in all: filling them takes minutes.
 constexpr Index most_positions = 16384;
 
-/// The checkpoints of the run, by format; built-in shapes are written when asked for.
+/// The files of the run; those of built-in shapes are written when asked for.
 class Checkpoints {
  public:
-  explicit Checkpoints(const Options& options) {
-    if (options.shape.empty()) {
-      const qwenlite::Checkpoint files(options.directory);
-      directories_.emplace_back(stored_format(files), options.directory);
-      return;
+  /// The directory whose weights are stored as `format`, of a built-in shape.
+  [[nodiscard]] const std::string& written(const std::string& shape, Format format) {
+    for (const Written& each : written_) {
+      if (each.format == format) return each.directory;
     }
-    for (const Format format : options.weights) {
-      written_.push_back(std::make_unique<RandomCheckpoint>(*built_in_shape(options.shape), format));
-      directories_.emplace_back(format, written_.back()->directory().string());
-    }
-  }
-  [[nodiscard]] const std::vector<std::pair<Format, std::string>>& directories() const {
-    return directories_;
+    auto files = std::make_unique<RandomCheckpoint>(*built_in_shape(shape), format);
+    const std::string directory = files->directory().string();
+    return written_.emplace_back(Written{format, directory, std::move(files)}).directory;
   }
 
  private:
-  /// The format of the embedding stands for all.
-  [[nodiscard]] static Format stored_format(const qwenlite::Checkpoint& files) {
-    for (const auto& entry : files.tensors().entries()) {
-      if (!entry.name.ends_with("embed_tokens.weight")) continue;
-      if (entry.view.dtype == DType::f32) return Format::f32;
-      if (entry.view.dtype == DType::f16) return Format::f16;
-    }
-    return Format::bf16;
-  }
-
-  std::vector<std::unique_ptr<RandomCheckpoint>> written_;
-  std::vector<std::pair<Format, std::string>> directories_;
+  struct Written {
+    Format format;
+    std::string directory;
+    std::unique_ptr<RandomCheckpoint> files;
+  };
+  std::vector<Written> written_;
 };
 
-[[nodiscard]] std::vector<Configuration> configurations(const Options& options,
-                                                        const Checkpoints& checkpoints) {
+/// The format of the embedding stands for all.
+[[nodiscard]] Format stored_format(const std::string& directory) {
+  const qwenlite::Checkpoint files(directory);
+  for (const auto& entry : files.tensors().entries()) {
+    if (!entry.name.ends_with("embed_tokens.weight")) continue;
+    if (entry.view.dtype == DType::f32) return Format::f32;
+    if (entry.view.dtype == DType::f16) return Format::f16;
+  }
+  return Format::bf16;
+}
+
+/// What a checkpoint whose weights are quantised in its files calls them; empty for others.
+[[nodiscard]] std::string packed_name(const std::string& directory) {
+  std::ifstream file(std::filesystem::path(directory) / "config.json");
+  const auto config = nlohmann::ordered_json::parse(file, nullptr, false);
+  if (!config.is_object() || !config.contains("quantization_config")) return {};
+  const auto& quantised = config["quantization_config"];
+  if (!quantised.is_object()) return "packed";
+  return quantised.value("weights", quantised.value("quant_method", std::string("packed")));
+}
+
+/// What is computed with, and where it is stored. Nothing else is filled in.
+[[nodiscard]] Configuration stored_as(const Options& options, const WeightChoice* choice,
+                                      Checkpoints& checkpoints) {
+  Configuration c;
+  const bool quantises = choice != nullptr && is_quantised(choice->layers.format);
+  if (options.shape.empty()) {
+    c.directory = options.directory;
+    c.stored_name = packed_name(c.directory);
+    c.packed = !c.stored_name.empty();
+    c.formats.kept = stored_format(c.directory);
+  } else {
+    c.formats.kept = quantises ? Format::bf16 : choice->layers.format;
+    c.directory = checkpoints.written(options.shape, c.formats.kept.format);
+  }
+  if (!c.packed) c.stored_name = name_of(c.formats.kept.format);
+  if (choice != nullptr) c.weights = *choice;
+  c.formats.layers = quantises ? choice->layers : c.formats.kept;
+  c.formats.head = quantises ? WeightFormat(Format::int8) : c.formats.kept;  // as the library chooses
+  if (choice != nullptr && choice->embedding) c.formats.head = *choice->embedding;
+  return c;
+}
+
+[[nodiscard]] std::vector<Configuration> configurations(const Options& options, Checkpoints& checkpoints) {
   std::vector<std::string> isas = options.isas;
   if (isas.empty()) isas.emplace_back(qwenlite::kernels::active().name);
+  std::vector<Configuration> stored;
+  for (const WeightChoice& choice : options.weights) {
+    stored.push_back(stored_as(options, &choice, checkpoints));
+  }
+  if (stored.empty()) stored.push_back(stored_as(options, nullptr, checkpoints));
+  std::vector<std::optional<qwenlite::Precision>> precisions(options.precision.begin(),
+                                                             options.precision.end());
+  if (precisions.empty()) precisions.emplace_back();
   std::vector<Configuration> all;
-  for (const auto& [format, directory] : checkpoints.directories()) {
+  const auto add_all = [&](Configuration c) {
+    for (const std::string& isa : isas) {
+      for (const int threads : options.threads) {
+        c.isa = isa;
+        c.threads = threads > 0 ? threads : qwenlite::default_thread_count();
+        all.push_back(c);
+      }
+    }
+  };
+  for (Configuration c : stored) {
     for (const qwenlite::KvFormat kv : options.kv) {
-      for (const std::string& isa : isas) {
-        for (const int threads : options.threads) {
-          all.push_back({.directory = directory,
-                         .isa = isa,
-                         .threads = threads > 0 ? threads : qwenlite::default_thread_count(),
-                         .weights = format,
-                         .kv = kv});
-        }
+      for (const auto& precision : precisions) {
+        c.kv = kv;
+        c.precision = precision;
+        add_all(c);
       }
     }
   }
@@ -91,14 +138,27 @@ class Checkpoints {
 }
 
 [[nodiscard]] AnyModel open_model(const Configuration& c, std::shared_ptr<qwenlite::Executor> pool) {
-  return qwenlite::open(
-      qwenlite::Checkpoint(c.directory),
-      {.executor = std::move(pool), .kernels = qwenlite::kernels::choose(c.isa.c_str()).table, .kv = c.kv});
+  qwenlite::OpenOptions options = open_options(c);
+  options.executor = std::move(pool);
+  return qwenlite::open(qwenlite::Checkpoint(c.directory), options);
 }
 
-/// Tiles multiply bf16 weights only.
-[[nodiscard]] double product_roof(const Roofline& r, Format weights) {
-  return weights == Format::bf16 ? r.product_gflop_s() : r.fma_gflop_s.value_or(0);
+/// Tiles multiply bf16 weights only, products of bytes int8 and int4 ones if their inputs are int8.
+[[nodiscard]] double product_roof(const Roofline& r, const Configuration& c) {
+  const Format format = c.formats.layers.format;
+  if (format == Format::bf16) return r.product_gflop_s();
+  const bool bytes = c.precision == qwenlite::Precision::int8 && format != Format::fp8;
+  return (bytes && r.int8_gop_s ? r.int8_gop_s : r.fma_gflop_s).value_or(0);
+}
+
+/// Bytes of weights that a decode step reads. Of weights quantised in the files, all that the network has but
+/// an embedding that is not the output matrix.
+[[nodiscard]] double step_weight_bytes(const Configuration& c, const AnyModel& model, const Work& work) {
+  if (!c.packed || c.weights) return work.weight_bytes();
+  const auto all = static_cast<double>(model.explain().weights.bytes_in_use);
+  return model.config().tie_word_embeddings
+             ? all
+             : all - static_cast<double>(c.formats.kept.bytes(1, 1)) * work.head_elements();
 }
 
 /// A figure under measurement.
@@ -109,13 +169,15 @@ struct Measurement {
 
   Measurement(const Configuration& c, const AnyModel& model, const TestSpec& spec, RooflineMeter& m)
       : figure{.configuration = c, .spec = spec}, test(model, spec), meter(&m) {
-    const Work work(model.config(), c.weights, c.kv);
+    const Work work(model.config(), c.formats, c.kv);
     const auto batch = static_cast<double>(spec.batch);
     const double mean_position =
         spec.prefill ? static_cast<double>(spec.tokens + 1) / 2 : test.positions() / batch;
     figure.flop_in_products = work.layer_flop() + (spec.prefill ? 0 : work.head_flop());
     figure.flop_in_mixing = work.mixing_flop(mean_position);
-    if (!spec.prefill) figure.bytes_of_step = work.step_bytes(spec.batch, test.positions());
+    if (spec.prefill) return;
+    figure.bytes_of_step =
+        step_weight_bytes(c, model, work) + work.mixing_bytes(spec.batch, test.positions());
   }
 
   void repeat(std::map<RooflineKey, std::vector<Roofline>>& rooflines) {
@@ -131,7 +193,7 @@ struct Measurement {
   /// Of a prefill: its products to what the arithmetic units give. Of a decode step: the time that the bytes
   /// or, with many sequences, the operations need at least, to the time it took.
   [[nodiscard]] std::optional<double> ratio_to(const Roofline& roof, double seconds) const {
-    const double gflop_s = product_roof(roof, figure.configuration.weights);
+    const double gflop_s = product_roof(roof, figure.configuration);
     const double flop = figure.flop_in_products * static_cast<double>(test.tokens());
     const double compute = gflop_s > 0 ? flop / gflop_s / 1e9 : 0;
     if (figure.spec.prefill) return compute > 0 ? std::optional<double>(compute / seconds) : std::nullopt;
@@ -186,7 +248,7 @@ void probe_first_token(const Configuration& configuration, int repeats, Report& 
 Report measure(const Options& options) {
   Report report;
   report.model = name_of_model(options);
-  const Checkpoints checkpoints(options);
+  Checkpoints checkpoints;
   const std::vector<Configuration> all = configurations(options, checkpoints);
   const std::vector<TestSpec> specs = tests(options);
   probe_first_token(all.front(), options.repeats, report);
@@ -212,7 +274,7 @@ Report measure(const Options& options) {
 }
 
 void serve_measurements(const Options& options) {
-  const Checkpoints checkpoints(options);
+  Checkpoints checkpoints;
   const Configuration c = configurations(options, checkpoints).front();
   const AnyModel model = open_model(c, std::make_shared<qwenlite::ThreadPool>(c.threads));
   std::map<std::string, std::unique_ptr<SpeedTest>> tests;

@@ -64,14 +64,32 @@ class ModelBench(unittest.TestCase):
         with tempfile.TemporaryDirectory() as place:
             self.assertEqual(run("random_checkpoint", "qwen3.5-tiny", place, "f32").returncode, 0)
             report = self.measure(place, "--prefill", "8", "--decode-context", "0")
+            quantised = self.measure(place, "--prefill", "8", "--decode-context", "0",
+                                     "--weights", "int8:row,fp8/int4:32")
         self.assertEqual([r["weights"] for r in report["results"]], ["f32"])
         self.assertEqual(report["results"][0]["model"], pathlib.Path(place).name)
+        self.assertEqual([(r["weights"], r["embedding_weights"]) for r in quantised["results"]],
+                         [("int8:row", "int8:128"), ("fp8", "int4:32")])
+
+    def test_quantised_weights(self):
+        words = ("bf16", "int8", "int4", "int4:32:zeros/int4", "fp8/fp8")
+        report = self.measure("--shape", "qwen3.5-tiny", "--weights", ",".join(words), "--decode-context", "20",
+                              "--prefill", "8")
+        results = [r for r in report["results"] if r["test"] == "decode"]
+        self.assertEqual([(r["weights"], r["embedding_weights"]) for r in results],
+                         [("bf16", "bf16"), ("int8:128", "int8:128"), ("int4:64", "int8:128"),
+                          ("int4:32:zeros", "int4:64"), ("fp8", "fp8")])
+        bytes_of_step = [r["read_gb_s"] / r["tokens_per_s"] for r in results]
+        for quantised in bytes_of_step[1:]:
+            self.assertLess(quantised, bytes_of_step[0])
+        self.assertLess(bytes_of_step[2], bytes_of_step[1])
 
     def test_wrong_command_lines(self):
         for arguments in ([], ["--shape", "qwen9"], ["--shape"], ["--no-such-flag", "1"], ["a", "b"],
                           ["--shape", "qwen3-tiny", "dir"], ["--shape", "qwen3-tiny", "--prefill", "x"],
                           ["--shape", "qwen3-tiny", "--prefill", "1,,2"], ["--shape", "qwen3-tiny", "--batch", "0"],
                           ["--shape", "qwen3-tiny", "--weights", "q4"], ["dir", "--weights", "bf16"],
+                          ["--shape", "qwen3-tiny", "--weights", "int4/f16"], ["dir", "--weights", "int4:row"],
                           ["--shape", "qwen3-tiny", "--threads", "0"], ["--shape", "qwen3-tiny", "--repeats", "-1"]):
             done = run("model_bench", *arguments)
             self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
