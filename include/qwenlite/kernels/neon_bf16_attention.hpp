@@ -181,7 +181,9 @@ inline void attend_block(const SpanArgs& a, const KvBlock& block, const SpanScra
   }
   neon::scale_positions(a, block, block.v, s.scores);
   for (Index r = 0; r < a.rows; ++r) round_probabilities(r, visible[r], s);
-  weigh_block(a, neon::values_of(block, a.head_dim, keys, s.plane), visible, s);
+  // Whole groups, as the products read them: what the scratch held before may be no number at all.
+  const Index weighed = round_up(keys, group_positions);
+  weigh_block(a, neon::values_of(block, a.head_dim, weighed, s.plane), visible, s);
 }
 
 inline void attend_span(const SpanArgs& a) {
