@@ -130,7 +130,7 @@ QWENLITE_INLINE void OutputFile::write(std::span<const std::byte> bytes) {
 QWENLITE_INLINE void OutputFile::write_at(Index offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::size_t wanted = std::min(bytes.size(), files::transfer_limit);
-    const ssize_t put = ::pwrite(descriptor_, bytes.data(), wanted, static_cast<off_t>(offset));
+    const ssize_t put = ::pwrite(descriptor_, bytes.data(), wanted, offset);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) fail("write it");
     bytes = bytes.subspan(static_cast<std::size_t>(put));
