@@ -52,7 +52,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--method", o.method,
                  "rtn rounds to nearest (default); gptq and awq look at the inputs of a calibration text")
       ->check(programs::one_of({"rtn", "gptq", "awq"}));
-  app.add_flag("--search", o.search, "search for the best clipping of each group");
+  app.add_flag("--search", o.search, "search for the best clipping of each group (awq always does)");
   app.add_option("--calibration", o.calibration,
                  "text for gptq and awq; <|endoftext|> parts what is read on its own (default: conversations "
                  "of the demo models)")
