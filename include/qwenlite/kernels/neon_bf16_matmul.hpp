@@ -92,7 +92,7 @@ inline void pack_plain(const float* x, Index in, std::byte* pair, Index half) {
 }
 
 inline void pack(const PackArgs& a) {
-  if (a.layout == PackLayout::rows_f32) return neon::pack(a);
+  if (a.layout != PackLayout::pairs_bf16) return neon::pack(a);
   for (Index t = a.first; t < a.last; ++t) {
     const float* x = a.x + t * a.x_stride;
     std::byte* const pair = a.out + t / 2 * pair_bytes(a.in);
