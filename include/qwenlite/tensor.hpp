@@ -91,6 +91,15 @@ struct F16 {
 /// FP8 with 4 exponent and 3 mantissa bits, no infinities (the "fn" form): 0x7F and 0xFF are NaN.
 struct F8E4M3 {
   std::uint8_t bits = 0;
+
+  F8E4M3() = default;
+  /// The nearest number, the one with the even code of two; 448 stands for all that is larger, and for NaN.
+  explicit F8E4M3(float value) noexcept;
+  [[nodiscard]] static F8E4M3 from_bits(std::uint8_t bits) noexcept {
+    F8E4M3 number;
+    number.bits = bits;
+    return number;
+  }
   explicit operator float() const noexcept;
 };
 
@@ -129,14 +138,25 @@ inline F16::F16(float value) noexcept {
   }
 }
 
+inline F8E4M3::F8E4M3(float value) noexcept {
+  const auto word = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = word & 0x7FFFFFFFU;
+  // Below 2^-6 codes count steps of 2^-9, which the last bits of a sum with 2^14 are.
+  const std::uint32_t small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 16384.0F) & 0xFU;
+  const std::uint32_t rounded = magnitude + 0x7FFFFU + (magnitude >> 20U & 1U);
+  const std::uint32_t large = (rounded >> 20U) - (120U << 3U);
+  const std::uint32_t code = magnitude < 0x3C800000U ? small : large;
+  bits = static_cast<std::uint8_t>((word >> 24U & 0x80U) | (code < 0x7EU ? code : 0x7EU));
+}
+
+/// A float16 of the same sign, exponent and fraction is 2^8 times smaller, and NaN becomes one by the top bit
+/// of the exponent.
 inline F8E4M3::operator float() const noexcept {
-  const unsigned exponent = (bits >> 3U) & 0xFU;
-  const unsigned mantissa = bits & 7U;
-  float magnitude = exponent != 0
-                        ? std::ldexp(static_cast<float>(8U + mantissa), static_cast<int>(exponent) - 10)
-                        : std::ldexp(static_cast<float>(mantissa), -9);
-  if ((bits & 0x7FU) == 0x7FU) magnitude = std::bit_cast<float>(0x7FC00000U);
-  return (bits & 0x80U) != 0 ? -magnitude : magnitude;
+  const unsigned magnitude = bits & 0x7FU;
+  F16 half;
+  half.bits =
+      static_cast<std::uint16_t>((bits & 0x80U) << 8U | magnitude << 7U | (magnitude == 0x7F ? 0x4000U : 0U));
+  return static_cast<float>(half) * 256.0F;
 }
 
 inline F8E5M2::operator float() const noexcept {

@@ -166,18 +166,19 @@ TEST_CASE("int8: codes are the numbers over the largest, in order, and the scale
 TEST_CASE("fp8: every number of e4m3 is kept, those between go to the nearest, the even one of two") {
   std::vector<float> numbers;
   for (int code = 0; code < 127; ++code) {
-    numbers.push_back(static_cast<float>(ql::F8E4M3{static_cast<std::uint8_t>(code)}));
+    numbers.push_back(static_cast<float>(ql::F8E4M3::from_bits(static_cast<std::uint8_t>(code))));
   }
   bool exact = true;
   bool halves = true;
   bool between = true;
   for (unsigned code = 0; code < 127; ++code) {
-    exact = exact && ql::to_e4m3(numbers[code]) == code && ql::to_e4m3(-numbers[code]) == (code | 0x80U);
+    exact =
+        exact && ql::F8E4M3(numbers[code]).bits == code && ql::F8E4M3(-numbers[code]).bits == (code | 0x80U);
     if (code == 126) break;
     const float middle = (numbers[code] + numbers[code + 1]) / 2;
-    halves = halves && ql::to_e4m3(middle) == code + code % 2;
-    between = between && ql::to_e4m3(std::nextafter(middle, 0.0F)) == code &&
-              ql::to_e4m3(std::nextafter(middle, 500.0F)) == code + 1;
+    halves = halves && ql::F8E4M3(middle).bits == code + code % 2;
+    between = between && ql::F8E4M3(std::nextafter(middle, 0.0F)).bits == code &&
+              ql::F8E4M3(std::nextafter(middle, 500.0F)).bits == code + 1;
   }
   CHECK(exact);
   CHECK(halves);

@@ -30,7 +30,9 @@ int nearest_code(double magnitude) {
   int best = 0;
   for (int code = 1; code < 0x7F; ++code) {
     const auto distance = [&](int c) {
-      return std::abs(static_cast<double>(ql::e4m3_value(static_cast<std::uint8_t>(c))) - magnitude);
+      return std::abs(
+          static_cast<double>(static_cast<float>(ql::F8E4M3::from_bits(static_cast<std::uint8_t>(c)))) -
+          magnitude);
     };
     const bool closer = distance(code) < distance(best);
     if (closer || (distance(code) == distance(best) && code % 2 == 0)) best = code;
@@ -43,8 +45,8 @@ int nearest_code(double magnitude) {
 TEST_CASE("round to fp8: every number becomes the nearest code, halves the even one") {
   std::vector<float> values{0.0F, 1e-30F, 449.0F};  // the last one beyond what there is
   for (int code = 0; code < 0x7E; ++code) {         // every number, the middle to the next, and both sides
-    const float low = ql::e4m3_value(static_cast<std::uint8_t>(code));
-    const float high = ql::e4m3_value(static_cast<std::uint8_t>(code + 1));
+    const float low = static_cast<float>(ql::F8E4M3::from_bits(static_cast<std::uint8_t>(code)));
+    const float high = static_cast<float>(ql::F8E4M3::from_bits(static_cast<std::uint8_t>(code + 1)));
     const float middle = (low + high) / 2;
     for (const float v : {low, middle, std::nextafter(middle, 0.0F), std::nextafter(middle, 500.0F)}) {
       values.push_back(v);
@@ -86,8 +88,8 @@ TEST_CASE("round to fp8: the largest of each block of 128 by 128 becomes 448") {
               largest = std::max(largest, std::abs(v));
               const auto steps = static_cast<double>(v) / static_cast<double>(scale);
               const auto found = static_cast<double>(decode(m.view(), r, i)) / static_cast<double>(scale);
-              const auto best = static_cast<double>(
-                  ql::e4m3_value(static_cast<std::uint8_t>(nearest_code(std::abs(steps)))));
+              const auto best = static_cast<double>(static_cast<float>(
+                  ql::F8E4M3::from_bits(static_cast<std::uint8_t>(nearest_code(std::abs(steps))))));
               nearest &= std::abs(found - steps) <= std::abs(best - std::abs(steps)) + 1e-4;
             }
           }

@@ -72,23 +72,12 @@ inline float encode_int8(const float* row, Index n, std::uint8_t* codes) noexcep
   return to.scale;
 }
 
-/// The e4m3 number nearest to x, |x| < 464; ties to even.
-[[nodiscard]] inline std::uint32_t to_e4m3(float x) noexcept {
-  const auto word = std::bit_cast<std::uint32_t>(x);
-  const std::uint32_t magnitude = word & 0x7FFFFFFFU;
-  // Below 2^-6 codes count steps of 2^-9, which the last bits of a sum with 2^14 are.
-  const std::uint32_t small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 16384.0F);
-  const std::uint32_t rounded = magnitude + 0x7FFFFU + (magnitude >> 20U & 1U);
-  const std::uint32_t large = (rounded >> 20U) - (120U << 3U);
-  return (word >> 24U & 0x80U) | (magnitude < 0x3C800000U ? small & 0xFU : large);
-}
-
 inline float encode_fp8(const float* row, Index n, std::uint8_t* codes) noexcept {
   const RowScale to(row, n, 448);
   for_code_groups(row, n, [&](Index group, const float* values) {
     std::uint8_t out[code_group];
     for (Index j = 0; j < code_group; ++j) {
-      out[j] = static_cast<std::uint8_t>(to_e4m3(values[j] * to.inverse));
+      out[j] = F8E4M3(values[j] * to.inverse).bits;
     }
     std::copy_n(out, code_group, codes + group * code_group);
   });

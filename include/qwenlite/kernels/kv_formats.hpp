@@ -157,7 +157,7 @@ inline void store_kv(KvFormat format, Index head_dim, Index row, const float* ke
   const float scale = kv_scales(format, head_dim, plane)[row];
   if (format == KvFormat::int8) return static_cast<float>(static_cast<std::int8_t>(codes[d])) * scale;
   if (format == KvFormat::int4) return static_cast<float>(decode_int4(codes, d)) * scale;
-  return static_cast<float>(F8E4M3{codes[d]}) * scale;
+  return static_cast<float>(F8E4M3::from_bits(codes[d])) * scale;
 }
 
 /// Element i of a plane of bf16 or f32.

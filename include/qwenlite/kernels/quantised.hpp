@@ -87,16 +87,6 @@ struct WeightFormat {
   return format == Format::int8 ? 128 : format == Format::int4 ? 8 : 0;
 }
 
-/// The number of an e4m3 code: a float16 of the same sign, exponent and fraction is 2^8 times smaller, and
-/// NaN becomes one by the top bit of the exponent.
-[[nodiscard]] inline float e4m3_value(std::uint8_t code) noexcept {
-  const unsigned magnitude = code & 0x7FU;
-  F16 half;
-  half.bits =
-      static_cast<std::uint16_t>((code & 0x80U) << 8U | magnitude << 7U | (magnitude == 0x7F ? 0x4000U : 0U));
-  return static_cast<float>(half) * 256.0F;
-}
-
 /// Element i of a row of values.
 [[nodiscard]] inline int stored_value(Format format, const std::byte* row, Index i) noexcept {
   if (format != Format::int4) return std::to_integer<int>(row[i]);
@@ -131,7 +121,8 @@ inline void store_value(Format format, std::byte* row, Index i, int value) noexc
   if (!is_quantised(w.format)) return decode(w.format, w.row(r), i);
   const int number = stored_value(w.format, w.row(r), i);
   if (w.format == Format::fp8) {
-    return e4m3_value(static_cast<std::uint8_t>(number)) * block_scale(w, r, i / w.planes.group);
+    return static_cast<float>(F8E4M3::from_bits(static_cast<std::uint8_t>(number))) *
+           block_scale(w, r, i / w.planes.group);
   }
   const Index at = r * ceil_div(w.cols, w.planes.group) + i / w.planes.group;
   F16 scale;

@@ -76,20 +76,6 @@ struct Steps {
   return sum;
 }
 
-/// The e4m3 code nearest to `value`, the even one of two; the largest magnitude there is for larger ones.
-[[nodiscard]] inline std::uint8_t e4m3_code(float value) noexcept {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = bits >> 24U & 0x80U;
-  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  std::uint32_t code = 0;
-  if (magnitude < 0x3C800000U) {  // below 2^-6 in steps of 2^-9: adding 2^14 leaves no more
-    code = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 16384.0F) & 0xFU;
-  } else {
-    code = ((magnitude + 0x7FFFFU + (magnitude >> 20U & 1U)) >> 20U) - (120U << 3U);
-  }
-  return static_cast<std::uint8_t>(sign | std::min(code, 0x7EU));
-}
-
 /// The scale of an fp8 block: its largest magnitude becomes 448. It is a bfloat16, as files store it.
 [[nodiscard]] inline float block_scale_for(float largest) noexcept {
   if (largest == 0) return 1;
@@ -137,7 +123,7 @@ template <class Decoded>
     for (Index g = 0; g < groups; ++g) {
       const float scale = block_scale(w, r, g);
       std::uint8_t* to = numbers + g * quantised_block;
-      for (const float v : block(row, g)) *to++ = e4m3_code(v / scale);
+      for (const float v : block(row, g)) *to++ = F8E4M3(v / scale).bits;
     }
     out.set_row(r, numbers);
   }
