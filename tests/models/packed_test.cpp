@@ -202,9 +202,7 @@ void write_own(const Directory& to, const fs::path& source, const WeightFormat& 
     const Index rows = entry.view.shape[0];
     const Index cols = entry.view.shape[1];
     const WeightFormat format = embedding ? WeightFormat(Format::int8) : layers;
-    const Format from = entry.view.dtype == ql::DType::bf16  ? Format::bf16
-                        : entry.view.dtype == ql::DType::f16 ? Format::f16
-                                                             : Format::f32;
+    const Format from = ql::stored_format(entry.view.dtype).value();
     const ql::WeightView stored{entry.view.data, rows, cols, from};
     made.push_back(ql::round_to_nearest(stored, format, *ql::kernels::supported().front(), pool));
     const ql::WeightView& view = made.back().view();

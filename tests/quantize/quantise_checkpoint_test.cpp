@@ -34,9 +34,7 @@ Rows logits_of(const ql::AnyModel& model) {
 Format stored_format(const ql::Checkpoint& files) {
   const std::string name = ql::text_scope(files.weights()).prefix() + "embed_tokens.weight";
   const auto& entry = files.tensors().entries()[static_cast<std::size_t>(files.tensors().find(name))];
-  return entry.view.dtype == ql::DType::f16   ? Format::f16
-         : entry.view.dtype == ql::DType::f32 ? Format::f32
-                                              : Format::bf16;
+  return ql::stored_format(entry.view.dtype).value();
 }
 
 std::vector<std::vector<int>> texts() {

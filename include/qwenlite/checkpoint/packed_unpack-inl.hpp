@@ -54,10 +54,6 @@ inline void store(Index bits, std::uint32_t value, std::uint8_t* to) noexcept {
 /// Which four bits of a word of AWQ hold its row 0, 1, ...
 inline constexpr std::array<unsigned, 8> awq_place{0, 4, 1, 5, 2, 6, 3, 7};
 
-[[nodiscard]] inline Format float_format(DType dtype) noexcept {
-  return dtype == DType::bf16 ? Format::bf16 : dtype == DType::f16 ? Format::f16 : Format::f32;
-}
-
 }  // namespace packed_words
 
 QWENLITE_INLINE const char* to_string(PackedOddity oddity) noexcept {
@@ -95,7 +91,7 @@ QWENLITE_INLINE Unpacking::Unpacking(const PackedMatrix& matrix, bool plainly)
 
 inline void Unpacking::read_scales() {
   const Index block_rows = ceil_div(m_.rows, m_.block_rows);
-  const Format format = packed_words::float_format(m_.scales.dtype);
+  const Format format = *stored_format(m_.scales.dtype);  // checked when it was found
   const bool groups_first =
       m_.layout == PackedLayout::words_of_cols || m_.layout == PackedLayout::words_of_rows;
   scales_.resize(static_cast<std::size_t>(block_rows * m_.groups));
@@ -345,7 +341,7 @@ inline void Unpacking::write_floats(Index r, const std::uint8_t* numbers) noexce
     const Index g = groups_[static_cast<std::size_t>(i)];
     const float scale = scales_[scale_index(r, g)];
     if (m_.layout == PackedLayout::e4m3) {
-      row[i] = e4m3_value(numbers[i]) * scale;
+      row[i] = static_cast<float>(F8E4M3::from_bits(numbers[i])) * scale;
     } else {
       const int zero = zeros_.empty() ? middle() : zeros_[zero_index(r, g)];
       row[i] = static_cast<float>(numbers[i] - zero) * scale;

@@ -203,9 +203,7 @@ class Weights {
   }
 
   [[nodiscard]] Format format_of(const TensorView& view, std::string_view name) const {
-    if (view.dtype == DType::bf16) return Format::bf16;
-    if (view.dtype == DType::f16) return Format::f16;
-    if (view.dtype == DType::f32) return Format::f32;
+    if (const std::optional<Format> format = stored_format(view.dtype)) return *format;
     throw Error(ErrorCode::bad_tensor, where(full(name)), {"dtype ", name_of(view.dtype)},
                 "BF16, F16 or F32");
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstring>
+#include <optional>
 
 #include <qwenlite/kernels/kv_formats.hpp>
 #include <qwenlite/tensor.hpp>
@@ -52,6 +53,14 @@ enum class Precision : std::uint8_t {
 
 /// Elements of a block: quantised rows are whole blocks, the last one padded.
 inline constexpr Index quantised_block = 128;
+
+/// The format of stored elements of a dtype; none when kernels do not read it as it is.
+[[nodiscard]] constexpr std::optional<Format> stored_format(DType dtype) noexcept {
+  if (dtype == DType::bf16) return Format::bf16;
+  if (dtype == DType::f16) return Format::f16;
+  if (dtype == DType::f32) return Format::f32;
+  return {};
+}
 
 /// Bytes of one stored element of a format that is not quantised.
 [[nodiscard]] constexpr Index element_bytes(Format format) noexcept {

@@ -184,9 +184,7 @@ template <ModelShape Shape>
 std::vector<float> LayerQuantiser<Shape>::stored_elements(const std::string& name) const {
   const TensorFiles& files = network_.files.tensors();
   const TensorView& view = files.entries()[static_cast<std::size_t>(files.find(name))].view;
-  const Format format = view.dtype == DType::f32   ? Format::f32
-                        : view.dtype == DType::f16 ? Format::f16
-                                                   : Format::bf16;
+  const Format format = *stored_format(view.dtype);  // the network computes with it
   Index count = 0;
   (void)view.shape.elements(count);
   std::vector<float> elements(static_cast<std::size_t>(count));
