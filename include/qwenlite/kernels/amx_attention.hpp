@@ -45,11 +45,11 @@ struct SpanScratch {
         probabilities(memory + 6 * tile_bytes),
         tails(memory + 8 * tile_bytes),
         plane(memory + 10 * tile_bytes),
-        q(plane + avx512::unpacked_bytes(head_dim)) {}
+        q(plane + unpacked_bytes(head_dim)) {}
 };
 
 inline Index attend_scratch_bytes(Index head_dim) {
-  const Index own = (10 + ceil_div(head_dim, 32)) * tile_bytes + avx512::unpacked_bytes(head_dim);
+  const Index own = (10 + ceil_div(head_dim, 32)) * tile_bytes + unpacked_bytes(head_dim);
   const Index weaker = avx512::attend_scratch_bytes(head_dim);
   return own > weaker ? own : weaker;
 }
@@ -79,7 +79,7 @@ inline void scale_positions(const SpanArgs& a, const KvBlock& block, const std::
                             float* scores) {
   if (!is_compressed(block.format)) return;
   const float* const scales = kv_scales(block.format, a.head_dim, plane);
-  const float factor = avx512::factor_of(block.format);
+  const float factor = factor_of(block.format);
   for (Index j = 0; j < keys; ++j) {
     const __m512 scale = _mm512_set1_ps(scales[j] * factor);
     _mm512_store_ps(scores + j * 16, _mm512_mul_ps(_mm512_load_ps(scores + j * 16), scale));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <qwenlite/kernels/avx512_matmul.hpp>
+#include <qwenlite/kernels/kv_unpacking.hpp>
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
@@ -51,22 +52,9 @@ struct Int4Codes {
   }
 };
 
-/// By what a scale is multiplied for numbers as they leave the code types above.
-[[nodiscard]] inline float factor_of(KvFormat format) {
-  return format == KvFormat::fp8 ? 256.0F : 1.0F;
-}
-
-/// Rows of codes and where they go.
-struct Unpacking {
-  const std::byte* codes = nullptr;
-  Index row_bytes = 0;
-  Index dims = 0;            ///< a multiple of 32
-  std::byte* out = nullptr;  ///< aligned to 64
-};
-
 /// [rows][dims] bf16.
 template <class Codes>
-inline void unpack_rows(const Unpacking& u, Index rows) {
+inline void unpack_rows(const CodeRows& u, Index rows) {
   const __m512i upper_words = _mm512_add_epi16(
       _mm512_set1_epi32(0x00030001),
       _mm512_slli_epi32(
@@ -85,7 +73,7 @@ inline void unpack_rows(const Unpacking& u, Index rows) {
 
 /// [pairs][dims][2] bf16.
 template <class Codes>
-inline void unpack_pairs(const Unpacking& u, Index pairs) {
+inline void unpack_pairs(const CodeRows& u, Index pairs) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
   for (Index j = 0; j < pairs; ++j) {
     const std::byte* const even = u.codes + 2 * j * u.row_bytes;
@@ -100,31 +88,16 @@ inline void unpack_pairs(const Unpacking& u, Index pairs) {
 
 /// The first `rows` keys of a block of a compressed format: [rows][padded head_dim] bf16.
 inline void unpack_keys(const KvBlock& block, Index head_dim, Index rows, std::byte* out) {
-  const Unpacking u{block.k, kv_row_bytes(block.format, head_dim), padded_dim(head_dim), out};
-  switch (block.format) {
-    case KvFormat::int8: return unpack_rows<Int8Codes>(u, rows);
-    case KvFormat::fp8: return unpack_rows<Fp8Codes>(u, rows);
-    case KvFormat::int4: return unpack_rows<Int4Codes>(u, rows);
-    case KvFormat::bf16:
-    case KvFormat::f32: return;  // not compressed
-  }
+  const CodeRows u(block.format, head_dim, block.k, out);
+  for_codes_of<Int8Codes, Fp8Codes, Int4Codes>(block.format,
+                                               [&](auto codes) { unpack_rows<decltype(codes)>(u, rows); });
 }
 
 /// The first values of a block of a compressed format: [pairs][padded head_dim][2] bf16.
 inline void unpack_values(const KvBlock& block, Index head_dim, Index pairs, std::byte* out) {
-  const Unpacking u{block.v, kv_row_bytes(block.format, head_dim), padded_dim(head_dim), out};
-  switch (block.format) {
-    case KvFormat::int8: return unpack_pairs<Int8Codes>(u, pairs);
-    case KvFormat::fp8: return unpack_pairs<Fp8Codes>(u, pairs);
-    case KvFormat::int4: return unpack_pairs<Int4Codes>(u, pairs);
-    case KvFormat::bf16:
-    case KvFormat::f32: return;  // not compressed
-  }
-}
-
-/// Bytes of either.
-[[nodiscard]] inline Index unpacked_bytes(Index head_dim) {
-  return block_positions * padded_dim(head_dim) * 2;
+  const CodeRows u(block.format, head_dim, block.v, out);
+  for_codes_of<Int8Codes, Fp8Codes, Int4Codes>(block.format,
+                                               [&](auto codes) { unpack_pairs<decltype(codes)>(u, pairs); });
 }
 
 }  // namespace kernels::avx512

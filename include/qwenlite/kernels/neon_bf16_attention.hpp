@@ -37,14 +37,13 @@ struct SpanScratch {
         probabilities(memory + max_query_rows * block_positions * 4),
         q(probabilities + max_query_rows * block_positions * 2),
         plane(q + packed_bytes(PackLayout::pairs_bf16, max_query_rows, head_dim)),
-        panel(plane + neon::unpacked_bytes(head_dim)) {}
+        panel(plane + unpacked_bytes(head_dim)) {}
 };
 
 inline Index attend_scratch_bytes(Index head_dim) {
-  const Index own = max_query_rows * block_positions * 6 +
-                    packed_bytes(PackLayout::pairs_bf16, max_query_rows, head_dim) +
-                    neon::unpacked_bytes(head_dim) +
-                    matmul_scratch_bytes(block_positions, padded_dim(head_dim), max_query_rows);
+  const Index own =
+      max_query_rows * block_positions * 6 + packed_bytes(PackLayout::pairs_bf16, max_query_rows, head_dim) +
+      unpacked_bytes(head_dim) + matmul_scratch_bytes(block_positions, padded_dim(head_dim), max_query_rows);
   const Index weaker = neon::attend_scratch_bytes(head_dim);
   return own > weaker ? own : weaker;
 }
