@@ -60,14 +60,7 @@ inline void rms_norm(const float* x, VectorView weight, float epsilon, float* ou
 }
 
 inline void pack(const PackArgs& a) {
-  if (a.layout == PackLayout::rows_int8) {
-    return pack_int8(
-        a, [&](const float* x) { return norm_scale(x, a.in, a.epsilon); },
-        [](const float* x, float scale, const VectorView& weight, float* out) {
-          scale_by_weight(x, scale, weight, out);
-        },
-        quantise_block);
-  }
+  if (a.layout == PackLayout::rows_int8) return pack_int8(a, norm_scale, scale_by_weight, quantise_block);
   const Index stride = round_up(a.in, 32);
   for (Index t = a.first; t < a.last; ++t) {
     const float* x = a.x + t * a.x_stride;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 
 #include <qwenlite/kernels/table.hpp>
 
@@ -12,16 +13,18 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace kernels {
 
-/// Packs columns into rows_int8. scale_of(x) is what the norm multiplies a column by, and apply(x, scale,
-/// weight, out) multiplies a part of it by that and the weights; quantise does what quantise_block() does.
-template <class ScaleOf, class Apply, class Quantise>
-inline void pack_int8(const PackArgs& a, const ScaleOf& scale_of, const Apply& apply,
+/// Packs columns into rows_int8 with a table's own norm: norm_scale(x, size, epsilon) is what it multiplies a
+/// column by, and scale_by_weight(x, scale, weight, out) multiplies a part of it by that and the weights.
+/// quantise does what quantise_block() does.
+template <class Scale, class Quantise>
+inline void pack_int8(const PackArgs& a, Scale (*norm_scale)(const float*, Index, float),
+                      void (*scale_by_weight)(const float*, std::type_identity_t<Scale>, VectorView, float*),
                       const Quantise& quantise) {
   const Int8Column parts(a.in);
   for (Index t = a.first; t < a.last; ++t) {
     const float* const x = a.x + t * a.x_stride;
-    decltype(scale_of(x)) scale{};
-    if (a.norm_weight.data != nullptr) scale = scale_of(x);
+    Scale scale{};
+    if (a.norm_weight.data != nullptr) scale = norm_scale(x, a.in, a.epsilon);
     for (Index b = 0; b < parts.blocks; ++b) {
       const Index first = b * quantised_block;
       const Index count = a.in - first < quantised_block ? a.in - first : quantised_block;
@@ -30,7 +33,7 @@ inline void pack_int8(const PackArgs& a, const ScaleOf& scale_of, const Apply& a
         VectorView weight = a.norm_weight;
         weight.data += first * element_bytes(weight.format);
         weight.size = count;
-        apply(x + first, scale, weight, values);
+        scale_by_weight(x + first, scale, weight, values);
       } else {
         std::memcpy(values, x + first, static_cast<std::size_t>(count) * sizeof(float));
       }
