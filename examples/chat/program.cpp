@@ -75,7 +75,8 @@ ql::ReplyEnd Program::ask(const std::string& question) {
                .larger_context = could_be_larger(),
                .thinking_allowed = options_.chat.thinking_budget != ql::Index{0}});
   if (commands_.stats()) {
-    print_stats(std::cerr, reply, times, chat_, programs::storage_of(model_, options_.run));
+    if (!storage_) storage_ = programs::storage_of(model_, options_.run);  // the same after every reply
+    print_stats(std::cerr, reply, times, chat_, *storage_);
   }
   return reply.end;
 }

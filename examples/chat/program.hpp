@@ -3,6 +3,7 @@
 // The chat program once its command line is read: a model, a conversation with it, and a terminal or pipes.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <qwenlite/checkpoint/checkpoint.hpp>
@@ -61,6 +62,7 @@ class Program {
   Chat chat_;
   Commands commands_;
   ReplyPrinter printer_;
+  std::optional<programs::Storage> storage_;  // told with statistics
   bool single_question_ = false;
   bool stopped_before_ = false;  // Ctrl-C at an empty prompt was the last thing to happen
 };

@@ -28,16 +28,12 @@ using ProgramModel =
 /// Not all kernels round the inputs of products, nor before all weights; then what was asked for is not what
 /// is done.
 inline void tell_unused_precision(const ProgramModel& model, const char* option) {
-  using qwenlite::Format, qwenlite::Precision;
-  const qwenlite::kernels::KernelTable& table = model.ops().table();
-  if (model.ops().precision() == Precision::int8) {
-    if (model.explain().precision_reason.find("without effect") == std::string::npos) return;
-    std::cerr << "note: " << option << " int8 has no effect here: no weights are int8 or int4\n";
-    return;
-  }
-  if (table.layout(Format::bf16, Precision::bf16) != table.layout(Format::bf16, Precision::exact)) return;
-  std::cerr << "note: " << option << " bf16 has no effect here: the " << table.name
-            << " kernels compute exactly\n";
+  const qwenlite::Explanation e = model.explain({.max_tokens = 1, .own_scratch = false});
+  if (e.precision_used) return;
+  std::cerr << "note: " << option << ' ' << e.precision << " has no effect here: "
+            << (e.precision == "int8" ? "no weights are int8 or int4"
+                                      : "the " + e.kernels + " kernels compute exactly")
+            << '\n';
 }
 
 /// What `--kv` asks for: f32 if nothing is kept, since then only the layer under way is stored.
@@ -75,8 +71,7 @@ inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptio
   };
   ProgramModel model = qwenlite::open_as<ProgramModel>(files, open, wanted);
   bar.erase();
-  if (options.precision == "bf16" || options.precision == "int8")
-    tell_unused_precision(model, options.precision_option);
+  if (!options.precision.empty()) tell_unused_precision(model, options.precision_option);
   return model;
 }
 

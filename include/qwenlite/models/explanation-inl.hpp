@@ -159,6 +159,7 @@ QWENLITE_INLINE Explanation explanation_of(const Checkpoint& files, const Choice
   e.threads_reason = choices.threads_reason;
   e.precision = name_of(choices.precision);
   e.precision_reason = choices.precision_reason;
+  e.precision_used = choices.precision_used;
   e.kv = name_of(kv);
   e.kv_reason = choices.kv ? "asked for" : "the default of the cache";
   e.weights = weights;

@@ -39,7 +39,8 @@ struct Explanation {
   std::string threads_reason;
   std::string precision;  ///< "exact", "bf16" or "int8"
   std::string precision_reason;
-  std::string kv;  ///< "bf16" or "f32"
+  bool precision_used = true;  ///< false: asked for, but no product here rounds its inputs so
+  std::string kv;              ///< name_of() a KvFormat
   std::string kv_reason;
   WeightFacts weights;
   Index chunk = 0;

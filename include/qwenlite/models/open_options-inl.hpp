@@ -53,6 +53,7 @@ inline void choose_precision(const OpenOptions& options, Choices& choices) {
   const bool same =
       table.layout(Format::bf16, Precision::bf16) == table.layout(Format::bf16, Precision::exact);
   if (same && choices.precision == Precision::bf16) {
+    choices.precision_used = false;
     choices.precision_reason += ", without effect: they take inputs of products in float32";
   }
 }
@@ -105,6 +106,7 @@ QWENLITE_INLINE Choices choices_of(const OpenOptions& options) {
 QWENLITE_INLINE void explain_precision(Choices& choices, FormatSet layers) {
   if (choices.precision != Precision::int8) return;
   if (layers.contains(Format::int8) || layers.contains(Format::int4)) return;
+  choices.precision_used = false;
   choices.precision_reason += ", without effect: no weights are int8 or int4, others get inputs in float32";
 }
 

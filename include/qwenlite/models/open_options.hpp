@@ -64,6 +64,7 @@ struct Choices {
   std::string threads_reason;
   Precision precision = Precision::exact;
   std::string precision_reason;
+  bool precision_used = true;                     ///< false: no product rounds its inputs so
   std::optional<KvFormat> kv;                     ///< as asked for
   std::optional<WeightFormat> weights;            ///< as asked for
   std::optional<WeightFormat> embedding_weights;  ///< as asked for, or what follows from `weights`
