@@ -17,6 +17,7 @@
 #include "programs/demo_models.hpp"
 #include "programs/open_model.hpp"
 #include "programs/progress_bar.hpp"
+#include "programs/text_file.hpp"
 
 namespace ql = qwenlite;
 namespace fs = std::filesystem;
@@ -98,7 +99,7 @@ perplexity::Ran description(const programs::ProgramModel& model, const Side& sid
 }
 
 std::vector<perplexity::Text> texts_of(const Options& o, const ql::Tokenizer& tokenizer) {
-  const std::string content = perplexity::read_text(o.text);
+  const std::string content = programs::read_text(o.text);
   if (content.empty()) {
     throw ql::Error(ql::ErrorCode::bad_text, o.text, "an empty file", "a text of at least 2 tokens");
   }

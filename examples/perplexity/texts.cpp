@@ -2,9 +2,6 @@
 #include "perplexity/texts.hpp"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace ql = qwenlite;
 
@@ -53,17 +50,6 @@ Text conversation(const ql::Tokenizer& tokenizer, std::string_view content) {
 }
 
 }  // namespace
-
-std::string read_text(const std::string& name) {
-  std::error_code ignored;
-  std::ifstream file(name, std::ios::binary);
-  if (!file || std::filesystem::is_directory(name, ignored)) {
-    throw ql::Error(ql::ErrorCode::io, name + ": cannot be read");
-  }
-  std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) throw ql::Error(ql::ErrorCode::io, name + ": cannot be read");
-  return content;
-}
 
 Text whole_text(const ql::Tokenizer& tokenizer, std::string_view content) {
   Text text;

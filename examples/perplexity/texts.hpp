@@ -3,7 +3,6 @@
 // A text file as token ids to be scored: one text, or conversations that are read apart.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,9 +16,6 @@ struct Text {
   std::vector<int> ids;
   std::vector<char> scored;  // one for each id: 0 or 1
 };
-
-/// The bytes of a file. Throws `io` when it cannot be read.
-[[nodiscard]] std::string read_text(const std::string& name);
 
 /// The whole text; control tokens written in it become their ids, as in Hugging Face's tokenizers.
 [[nodiscard]] Text whole_text(const qwenlite::Tokenizer& tokenizer, std::string_view content);

@@ -16,6 +16,7 @@
 #include "programs/command_line.hpp"
 #include "programs/demo_models.hpp"
 #include "programs/progress_bar.hpp"
+#include "programs/text_file.hpp"
 #include "programs/weight_format.hpp"
 #include "quantize/report.hpp"
 
@@ -88,7 +89,7 @@ std::string demo_corpus() {
 
 std::vector<std::vector<int>> texts_of(const Options& o, const ql::Checkpoint& files) {
   const std::string name = o.calibration.empty() ? demo_corpus() : o.calibration;
-  const std::string content = quantize::read_text(name);
+  const std::string content = programs::read_text(name);
   const ql::Tokenizer tokenizer(o.source);
   const std::vector<int> ids = tokenizer.encode(content, {.control_tokens = true});
   const std::vector<int> end = tokenizer.encode("<|endoftext|>", {.control_tokens = true});

@@ -2,10 +2,7 @@
 #include "quantize/report.hpp"
 
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <iomanip>
-#include <iterator>
 
 namespace ql = qwenlite;
 
@@ -32,16 +29,6 @@ std::string method_of(const ql::QuantiseOptions& options) {
 }
 
 }  // namespace
-
-std::string read_text(const std::string& name) {
-  std::error_code ignored;
-  std::ifstream file(name, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file || std::filesystem::is_directory(name, ignored)) {
-    throw ql::Error(ql::ErrorCode::io, name + ": cannot be read");
-  }
-  return content;
-}
 
 std::string megabytes(ql::Index bytes) {
   return rounded("%.1f MB", static_cast<double>(bytes) / 1e6);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What quantising made of a checkpoint, for people or as one JSON object; and the text it looked at.
+// What quantising made of a checkpoint, for people or as one JSON object.
 #pragma once
 
 #include <ostream>
@@ -14,9 +14,6 @@ struct Result {
   qwenlite::QuantiseReport report;
   double seconds = 0;
 };
-
-/// The bytes of a file. Throws `io` when it cannot be read.
-[[nodiscard]] std::string read_text(const std::string& name);
 
 /// "1192.1 MB".
 [[nodiscard]] std::string megabytes(qwenlite::Index bytes);
