@@ -8,7 +8,7 @@
 
 #include <qwenlite/kernels/aligned_buffer.hpp>
 
-#include "kernel_tables.hpp"
+#include "quantised_matrix.hpp"
 
 using namespace kernel_tests;
 using qwenlite::ceil_div;
@@ -19,16 +19,6 @@ using qwenlite::kernels::Int8Column;
 using qwenlite::kernels::PackLayout;
 
 namespace {
-
-/// All tables, those that differ in products of bytes alone included.
-std::vector<const KernelTable*> all_tables() {
-  std::vector<const KernelTable*> tables = runnable_tables();
-  if (emulated_isa() != nullptr) return tables;
-  for (const KernelTable* t : qwenlite::kernels::supported()) {
-    if (std::find(tables.begin(), tables.end(), t) == tables.end()) tables.push_back(t);
-  }
-  return tables;
-}
 
 const KernelTable& scalar() {
   return *qwenlite::kernels::supported().front();
@@ -48,44 +38,6 @@ const std::vector<WeightFormat>& formats() {
                                               {Format::int4, 128, false}};
   return list;
 }
-
-/// A matrix whose stored numbers are random bits, padding included, in guarded memory.
-struct Matrix {
-  GuardedMemory values;
-  GuardedMemory scales;
-  GuardedMemory zeros;
-  WeightView view;
-
-  Matrix(const WeightFormat& f, Index rows, Index cols)
-      : values(rows * qwenlite::row_bytes(f.format, cols), (rows + cols) % 2),
-        scales(f.scale_bytes(rows, cols), (rows + cols) % 2),
-        zeros(rows * ceil_div(cols, f.group_of(cols)), 0),
-        view{values.data(),
-             rows,
-             cols,
-             f.format,
-             {scales.data(), f.symmetric ? nullptr : zeros.data(), f.group_of(cols)}} {
-    std::mt19937 bits(static_cast<unsigned>(rows * 31 + cols));
-    std::uniform_real_distribution<float> scale(0.001F, 0.1F);
-    for (Index i = 0; i < rows * view.row_bytes(); ++i) values.data()[i] = static_cast<std::byte>(bits());
-    const auto largest_zero = static_cast<unsigned>(qwenlite::largest_value(f.format));
-    for (Index i = 0; i < rows * ceil_div(cols, view.planes.group); ++i) {
-      zeros.data()[i] = static_cast<std::byte>(bits() % (largest_zero + 1));
-      set_scale(i, i % 3 == 0 ? -scale(bits) : scale(bits));
-    }
-  }
-  void set_scale(Index i, float scale) {
-    const F16 stored(scale);
-    std::memcpy(scales.data() + 2 * i, &stored, 2);
-  }
-  /// Every stored number is `number`, every zero point `zero`.
-  void fill(int number, int zero) {
-    const int pair = view.format == Format::int4 ? number * 17 : number;
-    std::fill_n(values.data(), view.rows * view.row_bytes(), static_cast<std::byte>(pair));
-    std::fill_n(zeros.data(), view.rows * ceil_div(view.cols, view.planes.group),
-                static_cast<std::byte>(zero));
-  }
-};
 
 std::vector<std::byte> pack(const KernelTable& t, const std::vector<float>& x, Index in,
                             qwenlite::VectorView norm = {}) {
@@ -116,14 +68,6 @@ int code_of(const std::vector<std::byte>& packed, Index in, Index column, Index 
   const std::byte code = packed[static_cast<std::size_t>(column * Int8Column(in).bytes() + i)];
   return static_cast<std::int8_t>(std::to_integer<std::uint8_t>(code));
 }
-
-/// Rows and columns of a product.
-struct Part {
-  Index first_row = 0;
-  Index rows = 0;
-  Index first_column = 0;
-  Index columns = 0;
-};
 
 std::vector<float> product(const KernelTable& t, const WeightView& w, const std::vector<std::byte>& packed,
                            const Part& part, float before = 0) {
@@ -172,7 +116,7 @@ float expected_output(const WeightView& w, Index r, const std::vector<std::byte>
 
 void check_product(const KernelTable& t, const WeightFormat& f, Index rows, Index in, Index columns) {
   INFO("rows " << rows << " in " << in << " columns " << columns);
-  const Matrix matrix(f, rows, in);
+  const Matrix matrix(f, rows, in, Padding::random);
   const WeightView& w = matrix.view;
   const auto packed = pack(t, random_floats(columns * in, static_cast<unsigned>(columns * 131 + in)), in);
   const std::vector<float> out = product(t, w, packed, {0, rows, 0, columns});
@@ -278,7 +222,7 @@ TEST_CASE("int8: blocks without a finite or normal largest number") {
     CHECK(scale_of(packed, in, 4, 0) == 0);
     CHECK(code_of(packed, in, 4, 129) == 127);
     for (const WeightFormat& f : formats()) {
-      const Matrix matrix(f, 18, in);
+      const Matrix matrix(f, 18, in, Padding::random);
       const std::vector<float> out = product(*t, matrix.view, packed, {0, 18, 0, 5});
       for (Index c = 0; c < 5; ++c) {
         for (Index r = 0; r < 18; ++r) {
@@ -296,7 +240,7 @@ TEST_CASE("int8: the largest numbers there are do not saturate") {
         for (const float sign : {1.0F, -1.0F}) {
           INFO(t->name << " " << to_string(f) << " zero " << zero << " sign " << sign);
           const Index in = 256;
-          Matrix matrix(f, 33, in);
+          Matrix matrix(f, 33, in, Padding::random);
           matrix.fill(zero == 0 ? qwenlite::largest_value(f.format) : 0, zero);
           for (Index i = 0; i < 33 * ceil_div(in, matrix.view.planes.group); ++i) matrix.set_scale(i, 0.5F);
           const auto packed = pack(*t, std::vector<float>(static_cast<std::size_t>(9 * in), sign * 127), in);
@@ -333,7 +277,7 @@ TEST_CASE("int8: an output does not depend on the strip it is computed in") {
   for (const KernelTable* t : all_tables()) {
     for (const WeightFormat& f : formats()) {
       INFO(t->name << " " << to_string(f));
-      const Matrix matrix(f, 64, 300);
+      const Matrix matrix(f, 64, 300, Padding::random);
       const auto packed = pack(*t, random_floats(20 * 300, 9), 300);
       const std::vector<float> out = product(*t, matrix.view, packed, {0, 64, 0, 20});
       bool same = true;

@@ -4,6 +4,7 @@
 // an inaccessible page, stored weights in every format, and comparison of bits.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -47,6 +48,16 @@ inline std::vector<const KernelTable*> runnable_tables() {
     tables.push_back(&qwenlite::kernels::amx::table);
   }
 #endif
+  return tables;
+}
+
+/// Those and the others with AVX-512's vectors, for products of int8 activations.
+inline std::vector<const KernelTable*> all_tables() {
+  std::vector<const KernelTable*> tables = runnable_tables();
+  if (emulated_isa() != nullptr) return tables;
+  for (const KernelTable* t : qwenlite::kernels::supported()) {
+    if (std::find(tables.begin(), tables.end(), t) == tables.end()) tables.push_back(t);
+  }
   return tables;
 }
 

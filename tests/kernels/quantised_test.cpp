@@ -7,7 +7,7 @@
 
 #include <qwenlite/kernels/weight_words.hpp>
 
-#include "kernel_tables.hpp"
+#include "quantised_matrix.hpp"
 
 using namespace kernel_tests;
 using qwenlite::ceil_div;
@@ -16,61 +16,6 @@ using qwenlite::WeightFormat;
 using qwenlite::WeightView;
 
 namespace {
-
-/// A matrix whose stored numbers are random bits, padding included, in guarded memory.
-struct Matrix {
-  GuardedMemory values;
-  GuardedMemory scales;
-  GuardedMemory zeros;
-  WeightView view;
-
-  Matrix(const WeightFormat& f, Index rows, Index cols)
-      : values(rows * qwenlite::row_bytes(f.format, cols), (rows + cols) % 2),
-        scales(f.scale_bytes(rows, cols), (rows + cols) % 2),
-        zeros(rows * ceil_div(cols, f.group_of(cols)), 0),
-        view{values.data(),
-             rows,
-             cols,
-             f.format,
-             {scales.data(), f.symmetric ? nullptr : zeros.data(), f.group_of(cols)}} {
-    std::mt19937 bits(static_cast<unsigned>(rows * 31 + cols));
-    std::uniform_real_distribution<float> scale(0.001F, 0.1F);
-    for (Index i = 0; i < rows * view.row_bytes(); ++i) values.data()[i] = static_cast<std::byte>(bits());
-    const Index groups = ceil_div(cols, view.planes.group);
-    const auto largest_zero = static_cast<unsigned>(qwenlite::largest_value(f.format));
-    for (Index i = 0; i < rows * groups; ++i) {
-      zeros.data()[i] = static_cast<std::byte>(bits() % (largest_zero + 1));
-    }
-    for (Index i = 0; f.format != Format::fp8 && i < rows * groups; ++i) {
-      const F16 stored(i % 3 == 0 ? -scale(bits) : scale(bits));
-      std::memcpy(scales.data() + 2 * i, &stored, 2);
-    }
-    for (Index i = 0; f.format == Format::fp8 && i < ceil_div(rows, 128) * groups; ++i) {
-      const float stored = scale(bits);  // any float32
-      std::memcpy(scales.data() + 4 * i, &stored, 4);
-    }
-    for (Index i = 0; f.format == Format::fp8 && i < rows * view.row_bytes(); ++i) {  // no NaN
-      if ((values.data()[i] & std::byte{0x7F}) == std::byte{0x7F}) values.data()[i] ^= std::byte{0x40};
-    }
-    for (Index r = 0; r < rows; ++r) pad(r);
-  }
-
-  /// The padding of a row as quantisers leave it: the zero point.
-  void pad(Index r) {
-    std::byte* const row = values.data() + r * view.row_bytes();
-    for (Index i = view.cols; i < round_up(view.cols, qwenlite::quantised_block); ++i) {
-      qwenlite::store_value(view.format, row, i, qwenlite::middle_value(view.format));
-    }
-  }
-};
-
-/// Rows and columns of a product.
-struct Part {
-  Index first_row = 0;
-  Index rows = 0;
-  Index first_column = 0;
-  Index columns = 0;
-};
 
 std::vector<float> product(const KernelTable& t, const WeightView& w, const std::vector<float>& x,
                            const Part& part, float before = 0) {

@@ -18,16 +18,6 @@ const std::vector<WeightFormat>& formats() {
   return list;
 }
 
-/// All tables, those that differ in products of bytes alone included.
-std::vector<const ql::kernels::KernelTable*> all_tables() {
-  std::vector<const ql::kernels::KernelTable*> tables = kernel_tests::runnable_tables();
-  if (kernel_tests::emulated_isa() != nullptr) return tables;
-  for (const ql::kernels::KernelTable* t : ql::kernels::supported()) {
-    if (std::find(tables.begin(), tables.end(), t) == tables.end()) tables.push_back(t);
-  }
-  return tables;
-}
-
 ql::OpenOptions with(const ql::kernels::KernelTable* table, const WeightFormat& weights, Index chunk = 512,
                      int threads = 1) {
   return {.threads = threads,
@@ -42,7 +32,7 @@ template <class Network>
 void check_bits(const std::string& name) {
   const std::vector<int> tokens = random_tokens(80, 1);
   const ql::Checkpoint files(checkpoint_path(name));
-  for (const ql::kernels::KernelTable* table : all_tables()) {
+  for (const ql::kernels::KernelTable* table : kernel_tests::all_tables()) {
     for (const WeightFormat& weights : formats()) {
       INFO(name << ", " << table->name << ", " << to_string(weights));
       const Network whole(files, with(table, weights));
@@ -66,19 +56,6 @@ void check_bits(const std::string& name) {
   }
 }
 
-/// Root mean square of the difference, as a part of that of b.
-double mean_error(const Rows& a, const Rows& b) {
-  double off = 0;
-  double size = 0;
-  for (std::size_t t = 0; t < a.size(); ++t) {
-    for (std::size_t i = 0; i < a[t].size(); ++i) {
-      off += std::pow(static_cast<double>(a[t][i]) - static_cast<double>(b[t][i]), 2);
-      size += std::pow(static_cast<double>(b[t][i]), 2);
-    }
-  }
-  return std::sqrt(off / size);
-}
-
 }  // namespace
 
 TEST_CASE("int8 activations give the same bits in any chunks, steps, threads and company",
@@ -90,7 +67,7 @@ TEST_CASE("int8 activations give the same bits in any chunks, steps, threads and
 TEST_CASE("int8 activations stay near exact ones") {
   const std::vector<int> tokens = random_tokens(40, 8);
   for (const std::string& name : all_checkpoints) {
-    for (const ql::kernels::KernelTable* table : all_tables()) {
+    for (const ql::kernels::KernelTable* table : kernel_tests::all_tables()) {
       const auto rows = [&](ql::Precision precision, const WeightFormat& weights) {
         ql::OpenOptions options = with(table, weights);
         options.precision = precision;
@@ -111,7 +88,7 @@ TEST_CASE("int8 activations stay near exact ones") {
 
 TEST_CASE("int8 activations pass the check against the scalar kernels") {
   for (const char* name : {"qwen3-tiny", "qwen3.5-tiny"}) {
-    for (const ql::kernels::KernelTable* table : all_tables()) {
+    for (const ql::kernels::KernelTable* table : kernel_tests::all_tables()) {
       for (const WeightFormat& weights : formats()) {
         INFO(name << ", " << table->name << ", " << to_string(weights));
         ql::OpenOptions options = with(table, weights);

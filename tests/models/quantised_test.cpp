@@ -57,9 +57,7 @@ class DequantisedCopy {
         tensors.push_back({entry.name, entry.view});
         continue;
       }
-      const Format stored = entry.view.dtype == ql::DType::bf16  ? Format::bf16
-                            : entry.view.dtype == ql::DType::f16 ? Format::f16
-                                                                 : Format::f32;
+      const Format stored = ql::stored_format(entry.view.dtype).value();
       const ql::WeightView from{entry.view.data, entry.view.shape[0], entry.view.shape[1], stored};
       const ql::QuantisedMatrix m =
           ql::round_to_nearest(from, *format, *ql::kernels::supported().front(), pool);
@@ -82,37 +80,6 @@ class DequantisedCopy {
  private:
   std::filesystem::path path_;
 };
-
-double largest(const Rows& rows) {
-  double most = 0;
-  for (const auto& row : rows) {
-    for (const float v : row) most = std::max(most, std::abs(static_cast<double>(v)));
-  }
-  return most;
-}
-
-double largest_difference(const Rows& a, const Rows& b) {
-  double most = 0;
-  for (std::size_t t = 0; t < a.size(); ++t) {
-    for (std::size_t i = 0; i < a[t].size(); ++i) {
-      most = std::max(most, std::abs(static_cast<double>(a[t][i]) - static_cast<double>(b[t][i])));
-    }
-  }
-  return most;
-}
-
-/// Root mean square of the difference, as a part of that of b.
-double mean_error(const Rows& a, const Rows& b) {
-  double off = 0;
-  double size = 0;
-  for (std::size_t t = 0; t < a.size(); ++t) {
-    for (std::size_t i = 0; i < a[t].size(); ++i) {
-      off += std::pow(static_cast<double>(a[t][i]) - static_cast<double>(b[t][i]), 2);
-      size += std::pow(static_cast<double>(b[t][i]), 2);
-    }
-  }
-  return std::sqrt(off / size);
-}
 
 template <class Network>
 Network open_network(const std::string& name, const Way& way, const WeightFormat& weights, Index chunk = 512,

@@ -3,6 +3,7 @@
 // The tiny checkpoints and their stored results, and ways to run a model on them.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -72,6 +73,37 @@ inline Index first_difference(const Rows& a, const Rows& b) {
     if (!same_bits(a[t], b[t])) return static_cast<Index>(t);
   }
   return -1;
+}
+
+inline double largest(const Rows& rows) {
+  double most = 0;
+  for (const auto& row : rows) {
+    for (const float v : row) most = std::max(most, std::abs(static_cast<double>(v)));
+  }
+  return most;
+}
+
+inline double largest_difference(const Rows& a, const Rows& b) {
+  double most = 0;
+  for (std::size_t t = 0; t < a.size(); ++t) {
+    for (std::size_t i = 0; i < a[t].size(); ++i) {
+      most = std::max(most, std::abs(static_cast<double>(a[t][i]) - static_cast<double>(b[t][i])));
+    }
+  }
+  return most;
+}
+
+/// Root mean square of the difference, as a part of that of b.
+inline double mean_error(const Rows& a, const Rows& b) {
+  double off = 0;
+  double size = 0;
+  for (std::size_t t = 0; t < a.size(); ++t) {
+    for (std::size_t i = 0; i < a[t].size(); ++i) {
+      off += std::pow(static_cast<double>(a[t][i]) - static_cast<double>(b[t][i]), 2);
+      size += std::pow(static_cast<double>(b[t][i]), 2);
+    }
+  }
+  return std::sqrt(off / size);
 }
 
 }  // namespace models_test

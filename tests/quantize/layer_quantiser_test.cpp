@@ -27,9 +27,7 @@ struct NoSink final : ql::QuantisedSink {
 };
 
 std::vector<float> floats_of(const ql::TensorView& view) {
-  const Format format = view.dtype == ql::DType::f32   ? Format::f32
-                        : view.dtype == ql::DType::f16 ? Format::f16
-                                                       : Format::bf16;
+  const Format format = ql::stored_format(view.dtype).value();
   Index count = 0;
   (void)view.shape.elements(count);
   std::vector<float> values;
@@ -87,16 +85,6 @@ Rows logits_with(const ql::Checkpoint& files, const std::map<std::string, std::v
       ql::open(place.path(), {.threads = 1, .precision = ql::Precision::exact, .kv = ql::KvFormat::f32});
   auto session = model.new_session({.max_tokens = 64});
   return copied(model.logits(session, random_tokens(40, 3), ql::Logits::all));
-}
-
-double largest_difference(const Rows& a, const Rows& b) {
-  double most = 0;
-  for (std::size_t t = 0; t < a.size(); ++t) {
-    for (std::size_t i = 0; i < a[t].size(); ++i) {
-      most = std::max(most, std::abs(static_cast<double>(a[t][i]) - static_cast<double>(b[t][i])));
-    }
-  }
-  return most;
 }
 
 template <class Shape>
