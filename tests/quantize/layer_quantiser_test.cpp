@@ -144,12 +144,12 @@ TEST_CASE("scales that are folded leave a network as it was") {
   check_folding<ql::Qwen3_5>("qwen3.5-tiny-gqa");
 }
 
-TEST_CASE("GPTQ and AWQ make smaller errors than rounding to nearest") {
+TEST_CASE("GPTQ and AWQ make smaller errors than rounding to nearest", "[thorough]") {
   check_errors<ql::Qwen3>("qwen3-tiny");
   check_errors<ql::Qwen3_5>("qwen3.5-tiny-gqa");
 }
 
-TEST_CASE("quantising layers does not depend on the number of threads", "[threads]") {
+TEST_CASE("quantising layers does not depend on the number of threads", "[bits][threads]") {
   for (const QuantisationMethod method : {QuantisationMethod::gptq, QuantisationMethod::awq}) {
     CHECK(error_of<ql::Qwen3>("qwen3-tiny", method, Format::int4, 1) ==
           error_of<ql::Qwen3>("qwen3-tiny", method, Format::int4, 3));

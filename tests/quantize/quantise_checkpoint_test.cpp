@@ -60,7 +60,7 @@ Index entries_in(const fs::path& path) {
 
 }  // namespace
 
-TEST_CASE("a quantised directory opens, and gives the bits of quantising while opening") {
+TEST_CASE("a quantised directory opens, and gives the bits of quantising while opening", "[bits]") {
   const std::vector<WeightFormat> formats{
       {Format::int8}, {Format::int8, 0}, {Format::int4, 32}, {Format::int4, 64, false}, {Format::fp8}};
   for (const char* name : {"qwen3-tiny", "qwen3-tiny-untied-sharded", "qwen3.5-tiny", "qwen3.5-tiny-gqa"}) {
@@ -156,7 +156,7 @@ TEST_CASE("fp8 is written in the published form") {
         ql::Shape{ql::ceil_div(was.shape[0], 128), ql::ceil_div(was.shape[1], 128)});
 }
 
-TEST_CASE("networks by GPTQ and AWQ open, and are near to their source") {
+TEST_CASE("networks by GPTQ and AWQ open, and are near to their source", "[thorough]") {
   for (const char* name : {"qwen3-tiny", "qwen3.5-tiny-gqa"}) {
     const ql::Checkpoint source(checkpoint_path(name));
     const Rows expected = logits_of(ql::open(source, {.threads = 1, .precision = ql::Precision::exact}));
