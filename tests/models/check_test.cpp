@@ -7,7 +7,7 @@
 #include <qwenlite/generate/generate.hpp>
 
 #include "environment_variable.hpp"
-#include "models/tiny_models.hpp"
+#include "models/ways.hpp"
 
 namespace ql = qwenlite;
 using namespace models_test;
@@ -44,7 +44,7 @@ TEST_CASE("checked networks pass on right kernels and give the same bits") {
   const std::vector<int> tokens = random_tokens(73, 1);
   for (const std::string& name : dense_checkpoints) {
     const ql::Checkpoint files(checkpoint_path(name));
-    for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
+    for (const ql::kernels::KernelTable* table : compared_tables()) {
       for (const ql::Precision precision : {ql::Precision::exact, ql::Precision::bf16}) {
         const bool rounds = rounds_to_bf16(table->layout(ql::Format::bf16, precision));
         if (precision == ql::Precision::bf16 && !rounds) continue;  // without effect

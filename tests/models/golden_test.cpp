@@ -7,7 +7,7 @@
 
 #include <qwenlite/models/mtp.hpp>
 
-#include "models/tiny_models.hpp"
+#include "models/ways.hpp"
 
 namespace ql = qwenlite;
 using namespace models_test;
@@ -160,7 +160,7 @@ TEST_CASE("tiny checkpoints give the stored results", "[golden]") {
   const std::string name = GENERATE(from_range(all_checkpoints));
   const Cache cache = GENERATE(Cache::f32, Cache::none, Cache::bf16);
   const Json golden = golden_of(name);
-  for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
+  for (const ql::kernels::KernelTable* table : compared_tables()) {
     for (const ql::Precision precision : {ql::Precision::exact, ql::Precision::bf16}) {
       INFO(name << ", " << table->name << ", " << ql::name_of(precision) << ", cache "
                 << static_cast<int>(cache));
@@ -186,7 +186,7 @@ TEST_CASE("a trace shows the stored layer outputs, under their names", "[golden]
   const std::string name = GENERATE(from_range(all_checkpoints));
   const Cache cache = GENERATE(Cache::f32, Cache::none);
   const Json golden = golden_of(name);
-  for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
+  for (const ql::kernels::KernelTable* table : compared_tables()) {
     INFO(name << ", " << table->name);
     const Networks network = open_network(name, *table, ql::Precision::exact, cache);
     for (const Json& prompt : golden["prompts"]) {
@@ -232,7 +232,7 @@ TEST_CASE("the multi-token-prediction head gives the stored logits", "[golden]")
   const auto sample = golden["vocab_sample"].get<std::vector<int>>();
   const ql::Checkpoint files(checkpoint_path("qwen3.5-tiny"));
   using Network = ql::Model<ql::Qwen3_5>;
-  for (const ql::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
+  for (const ql::kernels::KernelTable* table : compared_tables()) {
     for (const ql::Precision precision : {ql::Precision::exact, ql::Precision::bf16}) {
       INFO(table->name << ", " << ql::name_of(precision));
       const Network network(

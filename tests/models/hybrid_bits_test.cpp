@@ -42,12 +42,6 @@ Network open_network(const std::string& name, const Way& way, Index chunk = 512,
                  {.threads = threads, .precision = way.precision, .kernels = way.table, .chunk = chunk});
 }
 
-/// Whether the instructions of a table are emulated here, which is slow: then less is computed.
-bool is_emulated(const ql::kernels::KernelTable& table) {
-  if (kernel_tests::emulated_isa() != nullptr) return true;
-  return &table != ql::kernels::supported().back() && std::string(table.name) == "amx";
-}
-
 /// The rows [n, n + count) of a result.
 Rows rows_of(const Rows& all, Index n, Index count) {
   return Rows(all.begin() + n, all.begin() + n + count);
@@ -141,23 +135,23 @@ void compare_snapshots(const std::string& name, const Way& way, bool brief) {
 TEST_CASE("Qwen3.5: logits have the same bits in any chunks, steps and company", "[bits]") {
   const std::string name = GENERATE(from_range(hybrid_checkpoints));
   INFO(name);
-  for_each_way([&](const Way& way) { compare_pieces(name, way, is_emulated(*way.table)); });
+  for_each_way([&](const Way& way) { compare_pieces(name, way, is_slow(*way.table)); });
 }
 
 TEST_CASE("Qwen3.5: logits have the same bits on 1, 2 and 5 threads", "[bits][threads]") {
   const std::string name = GENERATE(from_range(hybrid_checkpoints));
-  for_each_way([&](const Way& way) { compare_threads(name, way, is_emulated(*way.table)); });
+  for_each_way([&](const Way& way) { compare_threads(name, way, is_slow(*way.table)); });
 }
 
 TEST_CASE("Qwen3.5: logits have the same bits after cutting back to any of the last 130 tokens",
           "[bits][slow]") {
   const std::string name = GENERATE(from_range(hybrid_checkpoints));
-  for_each_way([&](const Way& way) { compare_cuts(name, way, is_emulated(*way.table)); });
+  for_each_way([&](const Way& way) { compare_cuts(name, way, is_slow(*way.table)); });
 }
 
 TEST_CASE("Qwen3.5: logits have the same bits after going back to places remembered anywhere", "[bits]") {
   const std::string name = GENERATE(from_range(hybrid_checkpoints));
-  for_each_way([&](const Way& way) { compare_snapshots(name, way, is_emulated(*way.table)); });
+  for_each_way([&](const Way& way) { compare_snapshots(name, way, is_slow(*way.table)); });
 }
 
 TEST_CASE("Qwen3.5: the same bits in every way on emulated AMX too", "[.][thorough]") {
@@ -188,13 +182,13 @@ TEST_CASE("Qwen3.5: walking back one token at a time gives the same bits", "[bit
 
 TEST_CASE("Qwen3.5: logits have the same bits without any cache, and with sizes as types", "[bits]") {
   for_each_way([&](const Way& way) {
-    const std::vector<int> tokens = random_tokens(is_emulated(*way.table) ? 20 : 80, 5);
+    const std::vector<int> tokens = random_tokens(is_slow(*way.table) ? 20 : 80, 5);
     for (const std::string& name : hybrid_checkpoints) {
       const Rows expected = at_once(open_network(name, way), tokens);
       const auto none = open_network<Uncached>(name, way, 40);
       CHECK(first_difference(at_once(none, tokens), expected) == -1);
       CHECK(first_difference(in_steps(none, tokens, 30), expected) == -1);
-      if (!is_emulated(*way.table)) CHECK(first_difference(in_company(none, tokens, 4), expected) == -1);
+      if (!is_slow(*way.table)) CHECK(first_difference(in_company(none, tokens, 4), expected) == -1);
     }
     const Rows expected = at_once(open_network("qwen3.5-tiny", way), tokens);
     CHECK(first_difference(at_once(open_network<ql::Model<TinyShape>>("qwen3.5-tiny", way), tokens),

@@ -29,15 +29,9 @@ Network open_network(const Way& way, ql::KvFormat format, Index chunk = 512, int
       {.threads = threads, .precision = way.precision, .kernels = way.table, .kv = format, .chunk = chunk});
 }
 
-/// Whether the instructions of a table are emulated here, which is slow: then less is computed.
-bool is_emulated(const ql::kernels::KernelTable& table) {
-  if (kernel_tests::emulated_isa() != nullptr) return true;
-  return &table != ql::kernels::supported().back() && std::string(table.name) == "amx";
-}
-
 template <class Network>
 void compare_pieces(const Way& way, ql::KvFormat format) {
-  const bool brief = is_emulated(*way.table);
+  const bool brief = is_slow(*way.table);
   const std::vector<int> tokens = random_tokens(brief ? 67 : 100, 1);
   const auto whole = open_network<Network>(way, format);
   const Rows expected = at_once(whole, tokens);
@@ -61,7 +55,7 @@ void compare_cuts(const Way& way, ql::KvFormat format) {
   const auto network = open_network<Network>(way, format, 48);
   const Rows expected = at_once(network, tokens);
   for (const Index cut : {1, 64, 100}) {
-    if (is_emulated(*way.table) && cut != 100) continue;
+    if (is_slow(*way.table) && cut != 100) continue;
     INFO("cut " << cut);
     auto session = network.new_session({.max_tokens = 256});
     network.prefill(session, part_of(tokens, 0, cut + 20));
@@ -76,7 +70,7 @@ void compare_cuts(const Way& way, ql::KvFormat format) {
 /// The same logits from other caches of the same format.
 template <class Network, class Other>
 void compare_cache(const Way& way, ql::KvFormat format) {
-  const std::vector<int> tokens = random_tokens(is_emulated(*way.table) ? 20 : 90, 5);
+  const std::vector<int> tokens = random_tokens(is_slow(*way.table) ? 20 : 90, 5);
   const Rows expected = at_once(open_network<Network>(way, format), tokens);
   const auto other = open_network<Other>(way, format, 40);
   CHECK(first_difference(at_once(other, tokens), expected) == -1);
@@ -171,7 +165,7 @@ TEST_CASE("compressed keys and values: logits are near those of float32 ones") {
 TEST_CASE("compressed keys and values: checked operations pass and change nothing") {
   const std::vector<int> tokens = random_tokens(70, 9);
   for_each_way([&](const Way& way) {
-    if (is_emulated(*way.table)) return;
+    if (is_slow(*way.table)) return;
     for_each_format([&](ql::KvFormat format) {
       ql::OpenOptions options{.threads = 2, .precision = way.precision, .kernels = way.table, .kv = format};
       const Dense plain(ql::Checkpoint(checkpoint_of<Dense>()), options);

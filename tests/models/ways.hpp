@@ -8,15 +8,41 @@
 
 namespace models_test {
 
+#ifdef QWENLITE_SANITIZED
+inline constexpr bool is_sanitized = true;
+#else
+inline constexpr bool is_sanitized = false;
+#endif
+
 struct Way {
   const qwenlite::kernels::KernelTable* table;
   qwenlite::Precision precision;
 };
 
+/// Whether the instructions of a table are emulated here.
+inline bool is_emulated(const qwenlite::kernels::KernelTable& table) {
+  if (kernel_tests::emulated_isa() != nullptr) return true;
+  return &table != qwenlite::kernels::supported().back() && std::string(table.name) == "amx";
+}
+
+/// Whether the tests of a table go through fewer cases here, because each is slow: its instructions are
+/// emulated, or a sanitizer watches the program.
+inline bool is_slow(const qwenlite::kernels::KernelTable& table) {
+  return is_emulated(table) || is_sanitized;
+}
+
+/// The tables whose networks are compared: under a sanitizer without the emulated ones, which the tests of
+/// kernels run there.
+inline std::vector<const qwenlite::kernels::KernelTable*> compared_tables() {
+  std::vector<const qwenlite::kernels::KernelTable*> tables = kernel_tests::runnable_tables();
+  if (is_sanitized) std::erase_if(tables, [](const auto* table) { return is_emulated(*table); });
+  return tables;
+}
+
 /// Calls f for every instruction set in both precisions.
 template <class F>
 inline void for_each_way(const F& f) {
-  for (const qwenlite::kernels::KernelTable* table : kernel_tests::runnable_tables()) {
+  for (const qwenlite::kernels::KernelTable* table : compared_tables()) {
     for (const qwenlite::Precision precision : {qwenlite::Precision::exact, qwenlite::Precision::bf16}) {
       INFO(table->name << ", " << qwenlite::name_of(precision));
       f(Way{table, precision});
