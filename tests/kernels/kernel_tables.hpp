@@ -32,13 +32,14 @@ inline const char* emulated_isa() {
 }
 
 /// Every table that can run here, weakest first; of those with AVX-512's vectors the strongest, as the others
-/// differ from it in products of int8 activations alone. Says loudly when AMX cannot.
+/// do what it does at `exact` precision, but for products of int8 activations. Says loudly when AMX cannot.
 inline std::vector<const KernelTable*> runnable_tables() {
   if (emulated_isa() != nullptr) return {&qwenlite::kernels::by_name(emulated_isa())};
   const auto supported = qwenlite::kernels::supported();
   std::vector<const KernelTable*> tables;
   for (const KernelTable* t : supported) {
-    if (std::strcmp(t->name, "avx512_vnni") == 0) tables.pop_back();  // avx512
+    const std::string_view name = t->name;
+    if (name == "avx512_vnni" || name == "avx512_bf16") tables.pop_back();  // avx512, avx512_vnni
     tables.push_back(t);
   }
 #if defined(__x86_64__)

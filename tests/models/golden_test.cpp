@@ -125,13 +125,14 @@ void check_against(const Json& limit, const Deviations& worst) {
 }
 
 /// The longest prompt to run, unless asked to be thorough: emulated instructions are slow (a CPU without AVX
-/// is most likely an emulated one), and tables other than AMX do the same in both precisions.
+/// is most likely an emulated one), and tables that do not round do the same in both precisions.
 Index longest_prompt(const ql::kernels::KernelTable& table, ql::Precision precision, Cache cache) {
   if (kernel_tests::emulated_isa() != nullptr) return 5;
   if (ql::kernels::supported().size() == 1) return precision == ql::Precision::exact ? 5 : 1;
   const bool amx = std::string(table.name) == "amx";
   if (amx && &table != ql::kernels::supported().back()) return cache == Cache::none ? 5 : 65;
-  return amx || precision == ql::Precision::exact ? 300 : 17;
+  const bool rounds = rounds_to_bf16(table.layout(ql::Format::bf16, precision));
+  return rounds || precision == ql::Precision::exact ? 300 : 17;
 }
 
 void run_prompts(const Networks& network, const Json& golden, Cache cache, bool float32, Index longest) {

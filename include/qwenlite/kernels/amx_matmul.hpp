@@ -228,6 +228,7 @@ inline void matmul(const MatmulArgs& a) {
     case PackLayout::tiles_bf16x3: return multiply<3>(a);
     case PackLayout::split_f32:
     case PackLayout::rows_int8:
+    case PackLayout::rows_bf16:
     case PackLayout::pairs_bf16: return;  // not layouts of this table
   }
 }

@@ -10,7 +10,7 @@
 
 #include <immintrin.h>
 
-#include <qwenlite/kernels/avx512.hpp>
+#include <qwenlite/kernels/avx512_bf16_pack.hpp>
 
 #if defined(__clang__)
 #pragma clang attribute push(                                                               \
@@ -81,16 +81,8 @@ inline void tile_multiply() {
 // ----------------------------------------------------------------------------------- vector helpers
 
 using avx512::first_lanes;
-
-/// The elements from `at` on that belong to [0, size), at most 16, as a mask.
-[[nodiscard]] inline __mmask16 lanes_from(Index at, Index size) {
-  return at >= size ? static_cast<__mmask16>(0) : first_lanes(size - at);
-}
-
-/// Two vectors of float32 rounded to bf16 (ties to even), `low` in the lower half.
-[[nodiscard]] inline __m512i to_bf16(__m512 low, __m512 high) {
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
-}
+using avx512::lanes_from;
+using avx512_bf16::to_bf16;
 
 /// Transposes 16 x 16 words of 32 bits.
 inline void transpose(__m512i (&v)[16]) {

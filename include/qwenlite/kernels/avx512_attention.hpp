@@ -253,18 +253,22 @@ inline void weigh_scores(const SpanArgs& a, const KvBlock& block, const std::byt
   weigh_block<PairBf16>(a, w);
 }
 
-inline void attend_block(const SpanArgs& a, const KvBlock& block, const KvBlock& next, const SpanScratch& s) {
-  Index keys = 0;  // visible to any row
+/// Keys of a block that any row sees.
+[[nodiscard]] inline Index visible_keys(const SpanArgs& a, const KvBlock& block) {
+  Index keys = 0;
   for (Index r = 0; r < a.rows; ++r) {
     const Index visible = a.last[r] - block.first + 1;
     keys = visible > keys ? visible : keys;
   }
-  keys = keys > block.count ? block.count : keys;
-  if (keys <= 0) return;
-  score_block(a, block, keys, s);
-  float shrink[max_query_rows];
+  return keys > block.count ? block.count : keys;
+}
+
+/// Turns the scores [rows][64] of a block into probabilities, and tells each row's factor for what was
+/// accumulated before.
+inline void take_probabilities(const SpanArgs& a, const KvBlock& block, Index keys, float* all_scores,
+                               float* shrink) {
   for (Index r = 0; r < a.rows; ++r) {
-    float* scores = s.scores + r * block_positions;
+    float* scores = all_scores + r * block_positions;
     const Index visible = a.last[r] - block.first + 1 < keys ? a.last[r] - block.first + 1 : keys;
     if (visible > 0) {
       shrink[r] = block_softmax(scores, visible, a.scale, a.max[r], a.sum[r]);
@@ -274,6 +278,14 @@ inline void attend_block(const SpanArgs& a, const KvBlock& block, const KvBlock&
       for (int i = 0; i < 4; ++i) _mm512_storeu_ps(scores + i * 16, _mm512_setzero_ps());
     }
   }
+}
+
+inline void attend_block(const SpanArgs& a, const KvBlock& block, const KvBlock& next, const SpanScratch& s) {
+  const Index keys = visible_keys(a, block);
+  if (keys <= 0) return;
+  score_block(a, block, keys, s);
+  float shrink[max_query_rows];
+  take_probabilities(a, block, keys, s.scores, shrink);
   weigh_scores(a, block, next.v, (keys + 1) / 2, shrink, s);
 }
 

@@ -28,6 +28,11 @@ namespace kernels::avx512 {
   return static_cast<__mmask16>(n >= 16 ? 0xFFFFU : (1U << static_cast<unsigned>(n)) - 1U);
 }
 
+/// The elements from `at` on that belong to [0, size), at most 16, as a mask.
+[[nodiscard]] inline __mmask16 lanes_from(Index at, Index size) {
+  return at >= size ? static_cast<__mmask16>(0) : first_lanes(size - at);
+}
+
 /// Sixteen stored elements as float32, whole or masked (masked-out elements are not read).
 struct LoadBf16 {
   static constexpr Index bytes = 2;

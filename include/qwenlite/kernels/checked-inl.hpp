@@ -4,8 +4,8 @@
 //
 // The scalar kernels sum in double, so a difference is the other kernel's rounding. With u = 2^-24, one
 // rounding to float32 is off by at most u of the number rounded; a sum of n terms by (longest chain) * u of
-// the sum of their absolute values. Chains: float32 kernels work in lanes of four or more, so n / 4 and a few
-// steps for the lanes; tiles add term after term, n, or 3 n when inputs come in three parts. No rounding can
+// the sum of their absolute values. Chains: rows meet in lanes of four or more, so n / 4 and a few steps for
+// the lanes; tiles add term after term, n, or 3 n when inputs come in three parts. No rounding can
 // exceed these bounds, and a lost, doubled or misplaced term of ordinary size exceeds them by far.
 // Activations that became int8 are those that the kernel packed; sums of integers have no error, the chains
 // over groups less than others.
@@ -30,7 +30,7 @@ inline constexpr double vanishing = 1e-36;  ///< kernels may take denormal numbe
 
 /// What a sum of n products may be off by, as a part of the sum of their absolute values.
 [[nodiscard]] inline double sum_bound(Index n, PackLayout layout) {
-  const bool lanes = keeps_f32(layout) || layout == PackLayout::rows_int8;
+  const bool lanes = keeps_f32(layout) || layout == PackLayout::rows_int8 || layout == PackLayout::rows_bf16;
   const Index chain = lanes ? n / 4 : rounds_to_bf16(layout) ? n : 3 * n;
   return static_cast<double>(chain + 8) * u;
 }
@@ -138,6 +138,7 @@ inline void Comparison::report(const MessageText& what, const char* column_name,
 [[nodiscard]] inline const char* name_of(PackLayout layout) {
   if (layout == PackLayout::rows_f32) return "float32 rows";
   if (layout == PackLayout::split_f32) return "split float32 rows";
+  if (layout == PackLayout::rows_bf16) return "bf16 rows";
   if (layout == PackLayout::pairs_bf16) return "bf16 pairs of columns";
   if (layout == PackLayout::rows_int8) return "int8 rows";
   return layout == PackLayout::tiles_bf16 ? "bf16 tiles" : "tiles of three bf16 parts";
@@ -165,6 +166,11 @@ inline void unpack(PackLayout layout, const std::byte* packed, Index in, Index c
     return;
   }
   if (layout == PackLayout::rows_int8) return unpack_int8(packed + column * int8_column_bytes(in), in, out);
+  if (layout == PackLayout::rows_bf16) {
+    const std::byte* row = packed + column * packed_bytes(layout, 1, in);
+    for (Index i = 0; i < in; ++i) out[i] = decode(Format::bf16, row, i);
+    return;
+  }
   if (layout == PackLayout::pairs_bf16) {
     const std::byte* pair = packed + column / 2 * packed_bytes(layout, 2, in);
     for (Index i = 0; i < in; ++i) out[i] = decode(Format::bf16, pair, i / 4 * 8 + column % 2 * 4 + i % 4);

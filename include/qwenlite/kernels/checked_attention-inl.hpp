@@ -107,16 +107,17 @@ inline void spread(float* sizes, Index width) {
 }
 
 /// An output is a mean of values: it is off by what the probabilities are off by, by the rounding of a chain
-/// over the keys of a span and of the merges, and on tiles by the rounding of probabilities to bf16.
+/// over the keys of a span and of the merges, and at bf16 precision by that of probabilities to bf16.
 QWENLITE_INLINE void attend(const Ops& ops, const SequencePiece& piece, const AttentionShape& shape,
                             const ConstMatrix<float>& q, const Matrix<float>& out) {
   const Index width = shape.head_dim;
   const KvFormat format = piece.block(piece.cache, shape.layer, 0, 0).format;
-  const bool tiles = format != KvFormat::f32 && rounds_to_bf16(ops.layout(Format::bf16));
+  const PackLayout layout = ops.layout(Format::bf16);
+  const bool rounds = format != KvFormat::f32 && rounds_to_bf16(layout);
   const bool rotated = format == KvFormat::int4;
   const Index scratch = scalar::attend_scratch_bytes(width) / Index{sizeof(float)};
   const double score_bound =
-      sum_bound(width, tiles ? PackLayout::tiles_bf16 : PackLayout::rows_f32) + (rotated ? 80 : 16) * u;
+      sum_bound(width, rounds ? layout : PackLayout::rows_f32) + (rotated ? 80 : 16) * u;
   Comparison comparison(ops, 3 * width + scratch);
   auto task = [&](Index unit, int worker) {
     const Index t = piece.row + unit / shape.num_heads;
@@ -127,7 +128,7 @@ QWENLITE_INLINE void attend(const Ops& ops, const SequencePiece& piece, const At
     float* const sizes = expected + width;
     std::copy_n(q.data() + t * q.outerStride() + head * width, width, query);
     if (rotated) rotate(query, width);
-    for (Index d = 0; d < width && tiles; ++d) query[d] = static_cast<float>(Bf16(query[d]));
+    for (Index d = 0; d < width && rounds; ++d) query[d] = static_cast<float>(Bf16(query[d]));
     if (rotated) rotate(query, width);  // back: the scalar kernel turns it again
     QueryRow row{piece, shape, head / (shape.num_heads / shape.num_kv_heads), piece.position + t - piece.row,
                  query};
@@ -135,7 +136,7 @@ QWENLITE_INLINE void attend(const Ops& ops, const SequencePiece& piece, const At
     if (rotated) rotate(query, width);  // as the keys are
     const double keys =
         static_cast<double>(std::min(row.last + 1, span_positions) + row.last / span_positions);
-    const double bound = row.measure(score_bound, sizes) + (2 * keys + 64) * u + (tiles ? 0x1p-8 : 0);
+    const double bound = row.measure(score_bound, sizes) + (2 * keys + 64) * u + (rounds ? 0x1p-8 : 0);
     if (rotated) spread(sizes, width);
     for (Index d = 0; d < width; ++d) sizes[d] = relative(bound, sizes[d]);
     comparison.judge(t, head * width, out.data() + t * out.outerStride() + head * width, expected, width);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include <qwenlite/kernels/dispatch.hpp>
+#include <qwenlite/kernels/process.hpp>
 #include <qwenlite/kernels/scalar.hpp>
 
 #if defined(__x86_64__)
@@ -15,12 +16,11 @@
 #include <qwenlite/kernels/amx.hpp>
 #include <qwenlite/kernels/avx2.hpp>
 #include <qwenlite/kernels/avx512.hpp>
+#include <qwenlite/kernels/avx512_bf16.hpp>
 #include <qwenlite/kernels/avx512_vnni.hpp>
-#include <qwenlite/kernels/process.hpp>
 #elif defined(__aarch64__)
 #include <qwenlite/kernels/neon.hpp>
 #include <qwenlite/kernels/neon_bf16.hpp>
-#include <qwenlite/kernels/process.hpp>
 #endif
 
 namespace qwenlite {
@@ -34,7 +34,8 @@ QWENLITE_INLINE CpuFeatures probe_cpu() noexcept {
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
-  if (__get_cpuid_max(0, nullptr) < 7) return found;
+  unsigned vendor = 0;
+  if (__get_cpuid_max(0, &vendor) < 7) return found;
   __cpuid(1, eax, ebx, ecx, edx);
   const auto bit = [](unsigned word, unsigned i) { return (word >> i & 1U) != 0; };
   const bool fma = bit(ecx, 12);
@@ -50,7 +51,9 @@ QWENLITE_INLINE CpuFeatures probe_cpu() noexcept {
       found.avx2 && (xcr0 & 0xE6U) == 0xE6U && bit(ebx, 16) && bit(ebx, 17) && bit(ebx, 30) && bit(ebx, 31);
   found.avx512_vnni = found.avx512 && bit(ecx, 11);
   __cpuid_count(7, 1, eax, ebx, ecx, edx);
-  found.amx = found.avx512_vnni && bit(eax, 5) && amx && (xcr0 & 0x60000U) == 0x60000U;
+  found.avx512_bf16 = found.avx512_vnni && bit(eax, 5);
+  found.fast_bf16 = found.avx512_bf16 && vendor == signature_AMD_ebx;
+  found.amx = found.avx512_bf16 && amx && (xcr0 & 0x60000U) == 0x60000U;
 #elif defined(__aarch64__)
   found.neon_bf16 = neon_bf16::is_available();
 #endif
@@ -59,7 +62,7 @@ QWENLITE_INLINE CpuFeatures probe_cpu() noexcept {
 
 QWENLITE_INLINE std::span<const KernelTable* const> supported() {
   struct List {
-    std::array<const KernelTable*, 5> tables{&scalar::table};
+    std::array<const KernelTable*, 6> tables{&scalar::table};
     std::size_t count = 1;
     List() {
 #if defined(__x86_64__)
@@ -67,6 +70,7 @@ QWENLITE_INLINE std::span<const KernelTable* const> supported() {
       if (cpu.avx2) tables[count++] = &avx2::table;
       if (cpu.avx512) tables[count++] = &avx512::table;
       if (cpu.avx512_vnni) tables[count++] = &avx512_vnni::table;
+      if (cpu.avx512_bf16) tables[count++] = &avx512_bf16::table;
       if (cpu.amx) tables[count++] = &amx::table;
 #elif defined(__aarch64__)
       tables[count++] = &neon::table;
@@ -88,22 +92,33 @@ QWENLITE_INLINE const KernelTable& by_name(std::string_view name, const char* as
               "one that this CPU runs (" + choices + ")");
 }
 
-QWENLITE_INLINE Choice choose(const char* forced) {
-  Choice choice;
-  if (forced != nullptr && *forced != '\0') {
-    choice = {&by_name(forced, "QWENLITE_ISA"), "forced by QWENLITE_ISA"};
-  } else {
-    choice = {supported().back(), "the strongest this CPU runs"};
-  }
+QWENLITE_INLINE Choice fastest([[maybe_unused]] const CpuFeatures& cpu, [[maybe_unused]] bool tiles_granted) {
+  const char* reason = "the fastest this CPU runs";
 #if defined(__x86_64__)
-  if (choice.table == &amx::table && !amx::request_permission()) {
-    if (forced != nullptr && *forced != '\0') {
+  if (cpu.amx && tiles_granted) return {&amx::table, reason};
+  if (cpu.amx) reason = "AMX is present, but the system refuses its use";
+  if (cpu.fast_bf16) return {&avx512_bf16::table, reason};
+  if (cpu.avx512_vnni) return {&avx512_vnni::table, reason};
+  if (cpu.avx512) return {&avx512::table, reason};
+  if (cpu.avx2) return {&avx2::table, reason};
+  return {&scalar::table, reason};
+#elif defined(__aarch64__)
+  return {cpu.neon_bf16 ? &neon_bf16::table : &neon::table, reason};
+#else
+  return {&scalar::table, reason};
+#endif
+}
+
+QWENLITE_INLINE Choice choose(const char* forced) {
+  if (forced != nullptr && *forced != '\0') {
+    const KernelTable& table = by_name(forced, "QWENLITE_ISA");
+    if (std::string_view(table.name) == "amx" && !amx::request_permission()) {
       throw Error(ErrorCode::unsupported, "QWENLITE_ISA: the system refuses the use of AMX tiles");
     }
-    choice = {&avx512_vnni::table, "AMX is present, but the system refuses its use"};
+    return {&table, "forced by QWENLITE_ISA"};
   }
-#endif
-  return choice;
+  const CpuFeatures cpu = probe_cpu();
+  return fastest(cpu, cpu.amx && amx::request_permission());
 }
 
 QWENLITE_INLINE const Choice& active_choice() {

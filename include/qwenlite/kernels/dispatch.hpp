@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which kernels run: the strongest instruction set that the CPU has and the system lets us use, chosen once
-// per process when the first model is opened. The environment variable QWENLITE_ISA forces a weaker one;
+// Which kernels run: the fastest instruction set that the CPU has and the system lets us use, chosen once per
+// process when the first model is opened. The environment variable QWENLITE_ISA forces another one;
 // a name that is unknown or not available here is an error, never ignored.
 #pragma once
 
@@ -21,7 +21,9 @@ struct CpuFeatures {
   bool avx2 = false;         ///< AVX2, FMA and F16C
   bool avx512 = false;       ///< F, BW, DQ and VL
   bool avx512_vnni = false;  ///< its dot products of bytes as well
-  bool amx = false;          ///< AMX-TILE and AMX-BF16, with AVX-512, VNNI and BF16 conversions
+  bool avx512_bf16 = false;  ///< and those of bf16
+  bool fast_bf16 = false;    ///< these do twice the work of float32 multiply-adds in a cycle (AMD), not half
+  bool amx = false;          ///< AMX-TILE and AMX-BF16, with all of AVX-512 above
   bool neon_bf16 = false;    ///< Arm's products of bf16 matrices; NEON itself is in every 64-bit Arm CPU
 };
 
@@ -40,7 +42,10 @@ struct Choice {
   std::string reason;
 };
 
-/// Makes the choice anew: `forced` as QWENLITE_ISA would have it, or null for the strongest.
+/// The fastest table of a CPU with these features, on a system that grants the use of tiles or does not.
+[[nodiscard]] Choice fastest(const CpuFeatures& cpu, bool tiles_granted);
+
+/// Makes the choice anew: `forced` as QWENLITE_ISA would have it, or null for the fastest.
 [[nodiscard]] Choice choose(const char* forced);
 
 /// The choice of this process.

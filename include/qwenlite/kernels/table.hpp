@@ -24,8 +24,9 @@ enum class PackLayout : std::uint8_t {
   pairs_bf16,    ///< [columns/2][in rounded up to 32, /4][2 columns][4] bf16: two columns side by side
   split_f32,     ///< as rows_f32, but of each 32 elements the even ones come first, then the odd ones
   rows_int8,     ///< column after column, as int8_activations.hpp describes
+  rows_bf16,     ///< [columns][in rounded up to 32] bf16, the tail zero
 };
-inline constexpr Index layout_count = 6;
+inline constexpr Index layout_count = 7;
 
 /// Whether products with weights of a format take activations in rows_int8: the same on every table.
 [[nodiscard]] constexpr bool takes_int8(Format format, Precision precision) noexcept {
@@ -34,7 +35,8 @@ inline constexpr Index layout_count = 6;
 
 /// Whether activations are rounded to bf16 on the way into it.
 [[nodiscard]] constexpr bool rounds_to_bf16(PackLayout layout) noexcept {
-  return layout == PackLayout::tiles_bf16 || layout == PackLayout::pairs_bf16;
+  return layout == PackLayout::tiles_bf16 || layout == PackLayout::pairs_bf16 ||
+         layout == PackLayout::rows_bf16;
 }
 
 /// Whether activations keep their float32 bits, in rows.
@@ -45,6 +47,7 @@ inline constexpr Index layout_count = 6;
 [[nodiscard]] constexpr Index packed_bytes(PackLayout layout, Index columns, Index in) noexcept {
   if (keeps_f32(layout)) return columns * round_up(in, 32) * 4;
   if (layout == PackLayout::rows_int8) return columns * int8_column_bytes(in);
+  if (layout == PackLayout::rows_bf16) return columns * round_up(in, 32) * 2;
   if (layout == PackLayout::pairs_bf16) return round_up(columns, 2) * round_up(in, 32) * 2;
   const Index tiles = ceil_div(columns, 16) * ceil_div(in, 32) * 1024;
   return layout == PackLayout::tiles_bf16 ? tiles : tiles * 3;
@@ -134,7 +137,8 @@ struct MergeArgs {
 /// The arithmetic of one instruction set. Tables are constants; a stronger one starts as a copy of the
 /// next weaker one and replaces what it does better.
 struct KernelTable {
-  const char* name = "";  ///< "scalar", "avx2", "avx512", "avx512_vnni", "amx", "neon", "neon_bf16"
+  /// "scalar", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx", "neon", "neon_bf16"
+  const char* name = "";
   Precision default_precision = Precision::exact;
 
   /// The layout in which matmul takes activations for weights of this format.
