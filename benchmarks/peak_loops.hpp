@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops that do nothing but arithmetic, for the peaks of vector units: float32 multiply-adds and int8 dot
-// products from registers, and the same multiply-adds fed from the first-level cache, one load for two of
-// them (as the loops of a matrix product are at best). Sixteen independent chains hide the latency. Each
-// returns a number that depends on all of its work.
+// Loops that do nothing but arithmetic, for the peaks of vector units: float32 multiply-adds, dot products of
+// int8 and of bf16 from registers, and the same multiply-adds fed from the first-level cache, one load for
+// two of them (as the loops of a matrix product are at best). Sixteen independent chains hide the latency.
+// Each returns a number that depends on all of its work.
 #pragma once
 
 #include <qwenlite/tensor.hpp>
@@ -30,6 +30,8 @@ struct PeakLoops {
   double fma_operations = 0;  ///< of one round
   Loop int8 = nullptr;
   double int8_operations = 0;
+  Loop bf16_dot = nullptr;
+  double bf16_dot_operations = 0;
 };
 
 #if defined(__x86_64__)
@@ -78,6 +80,23 @@ __attribute__((target("avx512f,avx512vnni"))) inline float int8_avx512(qwenlite:
   }
   for (int c = 1; c < 16; ++c) chain[0] = _mm512_add_epi32(chain[0], chain[c]);
   return static_cast<float>(_mm512_cvtsi512_si32(chain[0]));
+}
+
+__attribute__((target("avx512f,avx512bf16"))) inline float bf16_dot_avx512(qwenlite::Index rounds,
+                                                                           const float* /*memory*/) {
+  __m512 chain[16];
+  for (int c = 0; c < 16; ++c) chain[c] = _mm512_set1_ps(0.01F * static_cast<float>(c));
+  const __m512i left = _mm512_set1_epi32(0x3F803F00);   // 1 and 0.5
+  const __m512i right = _mm512_set1_epi32(0x3F00BF80);  // 0.5 and -1: sums stay small
+  for (qwenlite::Index i = 0; i < rounds; ++i) {
+#pragma GCC unroll 16
+    for (int c = 0; c < 16; ++c) {
+      chain[c] =
+          _mm512_dpbf16_ps(chain[c], reinterpret_cast<__m512bh>(left), reinterpret_cast<__m512bh>(right));
+    }
+  }
+  for (int c = 1; c < 16; ++c) chain[0] = _mm512_add_ps(chain[0], chain[c]);
+  return _mm512_cvtss_f32(chain[0]);
 }
 
 // AVX2 has sixteen registers: twelve chains, counted as such.
@@ -158,6 +177,10 @@ inline float fma_fed_neon(qwenlite::Index rounds, const float* memory) {
     if (__builtin_cpu_supports("avx512vnni")) {
       loops.int8 = int8_avx512;
       loops.int8_operations = 16 * 64 * 2;
+    }
+    if (isa == "avx512_bf16") {
+      loops.bf16_dot = bf16_dot_avx512;
+      loops.bf16_dot_operations = 16 * 32 * 2;
     }
   } else if (isa == "avx2") {
     loops = {.fma = fma_avx2, .fma_fed = fma_fed_avx2, .fma_operations = 12 * 8 * 2};

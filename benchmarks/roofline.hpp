@@ -33,11 +33,13 @@ struct Roofline {
   std::optional<double> tile_fed_gflop_s;   ///< weights from memory, activations in the second-level cache
   std::optional<double> fma_gflop_s;        ///< float32 multiply-adds of the instruction set in use
   std::optional<double> int8_gop_s;         ///< VNNI dot products
+  std::optional<double> bf16_dot_gflop_s;   ///< dot products of bf16 vectors
   double quietness = 1;
 
-  /// The roof over matrix products: fed tiles, else multiply-adds.
+  /// The roof over products of bf16 matrices: fed tiles, else dot products, else multiply-adds.
   [[nodiscard]] double product_gflop_s() const {
-    return tile_fed_gflop_s ? *tile_fed_gflop_s : fma_gflop_s.value_or(0);
+    if (tile_fed_gflop_s) return *tile_fed_gflop_s;
+    return bf16_dot_gflop_s ? *bf16_dot_gflop_s : fma_gflop_s.value_or(0);
   }
 };
 
@@ -61,13 +63,15 @@ struct Roofline {
   middle.tile_fed_gflop_s = if_present(&Roofline::tile_fed_gflop_s);
   middle.fma_gflop_s = if_present(&Roofline::fma_gflop_s);
   middle.int8_gop_s = if_present(&Roofline::int8_gop_s);
+  middle.bf16_dot_gflop_s = if_present(&Roofline::bf16_dot_gflop_s);
   return middle;
 }
 
 /// Measures the limits with the workers of one executor.
 class RooflineMeter {
  public:
-  /// `isa`: the name of the kernel table in use; tiles are measured only for "amx".
+  /// `isa`: the name of the kernel table in use; tiles are measured only for "amx", dot products of bf16 only
+  /// for "avx512_bf16".
   RooflineMeter(qwenlite::Executor& executor, std::string_view isa, const ReadMemory& memory)
       : executor_(&executor),
         memory_(&memory),
@@ -97,6 +101,9 @@ class RooflineMeter {
       r.quietness = loop_rate(loops_.fma_fed, loops_.fma_operations) / *r.fma_gflop_s;
     }
     if (loops_.int8 != nullptr) r.int8_gop_s = loop_rate(loops_.int8, loops_.int8_operations);
+    if (loops_.bf16_dot != nullptr) {
+      r.bf16_dot_gflop_s = loop_rate(loops_.bf16_dot, loops_.bf16_dot_operations);
+    }
     if (tiles_) measure_tiles(r);
     if (wall_seconds_ > 0) r.quietness *= std::min(1.0, cpu_seconds_ / (wall_seconds_ * r.threads));
     return r;

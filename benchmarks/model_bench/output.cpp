@@ -34,6 +34,7 @@ using Json = nlohmann::ordered_json;
   return {{"read_gb_s", r.read_gb_s},
           {"tile_peak_gflop_s", or_null(r.tile_peak_gflop_s)},
           {"tile_fed_gflop_s", or_null(r.tile_fed_gflop_s)},
+          {"bf16_dot_gflop_s", or_null(r.bf16_dot_gflop_s)},
           {"fma_gflop_s", or_null(r.fma_gflop_s)},
           {"quietness", r.quietness},
           {"vnni_gop_s", or_null(r.int8_gop_s)},
@@ -108,12 +109,14 @@ std::string to_table(const Report& report) {
                          report.figures.empty() ? std::size_t{1} : report.figures[0].tokens_per_s.size());
   out += text("%s, %d cores (%d threads), %.0f GB, %s, %s\n\n", m.cpu.c_str(), m.threads.cores,
               m.threads.cpus, m.memory_gb, m.system.c_str(), m.compiler.c_str());
-  out += "limits                read   tile peak   tile fed      f32 FMA      int8 VNNI  quiet\n";
-  out += "threads isa           GB/s   GFLOP/s     GFLOP/s       GFLOP/s      GOP/s\n";
+  out +=
+      "limits                read   tile peak   tile fed      bf16 dot     f32 FMA      int8 VNNI  quiet\n";
+  out += "threads isa           GB/s   GFLOP/s     GFLOP/s       GFLOP/s      GFLOP/s      GOP/s\n";
   for (const auto& [key, measured] : report.rooflines) {
     const Roofline r = median_of(measured);
-    out += text("%7d %-11s %6.1f   %-9s   %-11s   %-10s   %-9s  %5.2f\n", key.first, key.second.c_str(),
-                r.read_gb_s, or_dash(r.tile_peak_gflop_s).c_str(), or_dash(r.tile_fed_gflop_s).c_str(),
+    out += text("%7d %-11s %6.1f   %-9s   %-11s   %-10s   %-10s   %-9s  %5.2f\n", key.first,
+                key.second.c_str(), r.read_gb_s, or_dash(r.tile_peak_gflop_s).c_str(),
+                or_dash(r.tile_fed_gflop_s).c_str(), or_dash(r.bf16_dot_gflop_s).c_str(),
                 or_dash(r.fma_gflop_s).c_str(), or_dash(r.int8_gop_s).c_str(), r.quietness);
   }
   out +=

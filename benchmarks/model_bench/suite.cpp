@@ -143,10 +143,12 @@ class Checkpoints {
   return qwenlite::open(qwenlite::Checkpoint(c.directory), options);
 }
 
-/// Tiles multiply bf16 weights only, products of bytes int8 and int4 ones if their inputs are int8.
+/// Tiles and dot products of bf16 multiply bf16 weights only, the latter inputs of bf16 only; products of
+/// bytes int8 and int4 ones if their inputs are int8.
 [[nodiscard]] double product_roof(const Roofline& r, const Configuration& c) {
   const Format format = c.formats.layers.format;
-  if (format == Format::bf16) return r.product_gflop_s();
+  const bool rounds = c.precision.value_or(qwenlite::Precision::bf16) == qwenlite::Precision::bf16;
+  if (format == Format::bf16 && (rounds || r.tile_fed_gflop_s)) return r.product_gflop_s();
   const bool bytes = c.precision == qwenlite::Precision::int8 && format != Format::fp8;
   return (bytes && r.int8_gop_s ? r.int8_gop_s : r.fma_gflop_s).value_or(0);
 }

@@ -15,7 +15,7 @@ import unittest
 PROGRAMS = pathlib.Path(".")
 
 ROOFLINE = {"read_gb_s": float, "tile_peak_gflop_s": (float, type(None)), "tile_fed_gflop_s": (float, type(None)),
-            "fma_gflop_s": (float, type(None)), "quietness": float}
+            "bf16_dot_gflop_s": (float, type(None)), "fma_gflop_s": (float, type(None)), "quietness": float}
 RESULT = {"model": str, "weights": str, "kv": str, "isa": str, "threads": int, "test": str, "tokens": int,
           "context": int, "batch": int, "tokens_per_s": float, "spread": float,
           "roofline_ratio": (float, type(None)), "peak_rss_bytes": int}
