@@ -126,7 +126,7 @@ def results_of(engines, requests):
 
 def options_of(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=pathlib.Path, required=True)
+    parser.add_argument("--programs", type=lambda path: pathlib.Path(path).resolve(), required=True)
     parser.add_argument("--shape", required=True)
     parser.add_argument("--prefill", type=int, default=512)
     parser.add_argument("--decode-context", type=int, default=128)

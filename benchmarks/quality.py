@@ -109,7 +109,7 @@ def report(rows):
 
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=pathlib.Path, required=True)
+    parser.add_argument("--programs", type=lambda path: pathlib.Path(path).resolve(), required=True)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "benchmarks/results")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args(arguments)

@@ -69,7 +69,7 @@ def run(name, command, options):
 
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=pathlib.Path, required=True)
+    parser.add_argument("--programs", type=lambda path: pathlib.Path(path).resolve(), required=True)
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "results")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, default=7)
