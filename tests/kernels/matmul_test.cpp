@@ -46,7 +46,8 @@ struct Problem {
   }
 };
 
-/// Runs rows [first_row, first_row + rows) by columns [first_column, first_column + columns) of a problem.
+/// Runs rows [first_row, first_row + rows) by columns [first_column, first_column + columns) of a problem; a
+/// single column in one stream too, which must give the same bits.
 /// Everything the kernels may touch lies against an inaccessible page.
 struct Piece {
   Index first_row = 0;
@@ -70,18 +71,25 @@ void run(const KernelTable& t, const Problem& p, const Piece& piece, float* out,
             .out = packed});
   }
   const Index scratch_bytes = round_up(t.matmul_scratch_bytes(piece.rows, p.in, piece.columns), 64);
-  t.matmul({.weights = p.weights.data() + piece.first_row * p.row_bytes(),
-            .format = p.format,
-            .row_bytes = p.row_bytes(),
-            .rows = piece.rows,
-            .in = p.in,
-            .packed = packed,
-            .layout = layout,
-            .columns = piece.columns,
-            .out = out,
-            .out_stride = out_stride,
-            .accumulate = accumulate,
-            .scratch = scratch_space.last(scratch_bytes)});
+  qwenlite::kernels::MatmulArgs args{.weights = p.weights.data() + piece.first_row * p.row_bytes(),
+                                     .format = p.format,
+                                     .row_bytes = p.row_bytes(),
+                                     .rows = piece.rows,
+                                     .in = p.in,
+                                     .packed = packed,
+                                     .layout = layout,
+                                     .columns = piece.columns,
+                                     .out = out,
+                                     .out_stride = out_stride,
+                                     .accumulate = accumulate,
+                                     .scratch = scratch_space.last(scratch_bytes)};
+  std::vector<float> in_one_stream(out, out + piece.rows);
+  t.matmul(args);
+  if (piece.columns > 1) return;
+  args.out = in_one_stream.data();
+  args.one_stream = true;
+  t.matmul(args);
+  CHECK(same_bits(in_one_stream.data(), out, piece.rows));
 }
 
 /// Largest |output - sum in double| over sum |w| |x|.
@@ -185,6 +193,7 @@ TEST_CASE("matmul: long inputs and many columns") {
       INFO(t->name << " " << name_of(format) << " " << name_of(precision));
       check_problem(*t, Problem(format, precision, 33, 1024, 7));
       check_problem(*t, Problem(format, precision, 33, 1030, 9));
+      check_problem(*t, Problem(format, precision, 19, 1339, 1));
       check_problem(*t, Problem(format, precision, 50, 70, 100));
       check_problem(*t, Problem(format, precision, 62, 3002, 8));  // several panels of decoded rows
       check_problem(*t, Problem(format, precision, 6, 20000, 8));  // hardly any rows fit one

@@ -127,9 +127,33 @@ inline void multiply_columns(const Tile& t, Index rows, Index columns) {
   return t;
 }
 
-/// Few columns, one tile wide: weights stream past once, and the rows that follow are asked for in as many
-/// streams as the tile has rows, which one forward stream would not make the memory deliver.
-inline void multiply_once(Tile t, Index rows, Index columns) {
+/// One column, row after row: one forward stream, which the CPU's own prefetching follows. Eight steps at a
+/// time are few enough instructions for the next rows' chains to begin while this one waits for its sums.
+inline void multiply_row_by_row(const Tile& t, Index rows) {
+  for (Index r = 0; r < rows; ++r) {
+    const std::byte* const w = t.w + r * t.w_stride;
+    const auto step = [&](Index i, __m512 sum) {
+      return add_products(sum, _mm512_loadu_si512(w + i * 2), _mm512_load_si512(t.x + i * 2));
+    };
+    __m512 sum = _mm512_setzero_ps();
+    Index i = 0;
+    for (; i + 256 <= t.in; i += 256) {
+#pragma GCC unroll 8
+      for (Index j = 0; j < 256; j += 32) sum = step(i + j, sum);
+    }
+    for (; i + 32 <= t.in; i += 32) sum = step(i, sum);
+    if (i < t.in) {
+      const __mmask32 mask = (__mmask32{1} << static_cast<unsigned>(t.in - i)) - 1U;
+      sum = add_products(sum, _mm512_maskz_loadu_epi16(mask, w + i * 2), _mm512_load_si512(t.x + i * 2));
+    }
+    avx512::tile_store<1>(&sum, t.out + r, t.accumulate);
+  }
+}
+
+/// Few columns, one tile wide: weights stream past once, in one stream or in as many as the tile has rows
+/// (see avx512_matmul.hpp).
+inline void multiply_once(Tile t, Index rows, Index columns, bool one_stream = false) {
+  if (one_stream && columns == 1) return multiply_row_by_row(t, rows);
   const Index step = avx512::rows_of_tile(columns);
   t.ahead = {t.w + step * t.w_stride, t.w_stride, step, step * t.w_stride};
   multiply_columns(t, rows, columns);
@@ -202,7 +226,7 @@ inline void matmul(const MatmulArgs& a) {
                .out = a.out,
                .out_stride = a.out_stride,
                .accumulate = a.accumulate};
-  if (a.columns <= tile_columns) return multiply_once(t, a.rows, a.columns);
+  if (a.columns <= tile_columns) return multiply_once(t, a.rows, a.columns, a.one_stream);
   if (a.columns <= avx512::direct_columns) return multiply_directly(t, a.rows, a.columns);
   multiply_panel(t, a);
 }

@@ -264,10 +264,37 @@ inline void for_columns(Index columns, const F& f) {
   return t;
 }
 
-/// Few columns, one tile wide: weights stream past once, and the rows that follow are asked for in as many
-/// streams as the tile has rows, which one forward stream would not make the memory deliver.
+/// One column, row after row: one forward stream, which the CPU's own prefetching follows. Several steps at a
+/// time are few enough instructions for the next row's chain to begin while this one waits for its sums.
 template <class Step>
-inline void multiply_once(Tile t, Index rows, Index columns) {
+inline void multiply_row_by_row(const Tile& t, Index rows) {
+  for (Index r = 0; r < rows; ++r) {
+    const std::byte* const w = t.w + r * t.w_stride;
+    const auto step = [&](Index i, __m512 sum) {
+      sum = _mm512_fmadd_ps(Step::first(w + i * Step::bytes), _mm512_loadu_ps(t.x + i), sum);
+      return _mm512_fmadd_ps(Step::second(w + i * Step::bytes), _mm512_loadu_ps(t.x + i + 16), sum);
+    };
+    __m512 sum = _mm512_setzero_ps();
+    Index i = 0;
+    for (; i + 256 <= t.in; i += 256) {
+#pragma GCC unroll 8
+      for (Index j = 0; j < 256; j += 32) sum = step(i + j, sum);
+    }
+    for (; i + 32 <= t.in; i += 32) sum = step(i, sum);
+    if (i < t.in) {
+      const std::byte* const rest = w + i * Step::bytes;
+      sum = _mm512_fmadd_ps(Step::first(rest, t.in - i), _mm512_loadu_ps(t.x + i), sum);
+      sum = _mm512_fmadd_ps(Step::second(rest, t.in - i), _mm512_loadu_ps(t.x + i + 16), sum);
+    }
+    tile_store<1>(&sum, t.out + r, t.accumulate);
+  }
+}
+
+/// Few columns, one tile wide: weights stream past once. The rows that follow are asked for in as many
+/// streams as the tile has rows, where one forward stream would not make the memory deliver.
+template <class Step>
+inline void multiply_once(Tile t, Index rows, Index columns, bool one_stream = false) {
+  if (one_stream && columns == 1) return multiply_row_by_row<Step>(t, rows);
   const Index step = rows_of_tile(columns);
   t.ahead = {t.w + step * t.w_stride, t.w_stride, step, step * t.w_stride};
   multiply_columns<Step>(t, rows, columns);
@@ -366,11 +393,11 @@ inline void matmul(const MatmulArgs& a) {
                .accumulate = a.accumulate};
   switch (a.format) {
     case Format::bf16:
-      if (a.columns <= tile_columns) return multiply_once<StepBf16>(t, a.rows, a.columns);
+      if (a.columns <= tile_columns) return multiply_once<StepBf16>(t, a.rows, a.columns, a.one_stream);
       if (a.columns <= direct_columns) return multiply_directly(t, a.rows, a.columns);
       return multiply_panel<StepBf16>(t, a);
     case Format::f16:
-      if (a.columns == 1) return tile_rows<StepF16, 16, 1>(t, a.rows);
+      if (a.columns == 1) return multiply_once<StepF16>(t, a.rows, 1, a.one_stream);
       return multiply_panel<StepF16>(t, a);
     case Format::f32: return multiply_f32(t, a.rows, a.columns, reinterpret_cast<float*>(a.scratch));
     case Format::int8:

@@ -52,11 +52,17 @@ QWENLITE_INLINE CpuFeatures probe_cpu() noexcept {
   found.avx512_vnni = found.avx512 && bit(ecx, 11);
   __cpuid_count(7, 1, eax, ebx, ecx, edx);
   found.avx512_bf16 = found.avx512_vnni && bit(eax, 5);
+  found.one_stream = vendor == signature_AMD_ebx;
   found.fast_bf16 = found.avx512_bf16 && vendor == signature_AMD_ebx;
   found.amx = found.avx512_bf16 && amx && (xcr0 & 0x60000U) == 0x60000U;
 #elif defined(__aarch64__)
   found.neon_bf16 = neon_bf16::is_available();
 #endif
+  return found;
+}
+
+QWENLITE_INLINE bool reads_one_stream() noexcept {
+  static const bool found = probe_cpu().one_stream;
   return found;
 }
 

@@ -23,11 +23,16 @@ struct CpuFeatures {
   bool avx512_vnni = false;  ///< its dot products of bytes as well
   bool avx512_bf16 = false;  ///< and those of bf16
   bool fast_bf16 = false;    ///< these do twice the work of float32 multiply-adds in a cycle (AMD), not half
-  bool amx = false;          ///< AMX-TILE and AMX-BF16, with all of AVX-512 above
-  bool neon_bf16 = false;    ///< Arm's products of bf16 matrices; NEON itself is in every 64-bit Arm CPU
+  bool one_stream =
+      false;         ///< memory delivers most to one forward stream that software does not prefetch (AMD)
+  bool amx = false;  ///< AMX-TILE and AMX-BF16, with all of AVX-512 above
+  bool neon_bf16 = false;  ///< Arm's products of bf16 matrices; NEON itself is in every 64-bit Arm CPU
 };
 
 [[nodiscard]] CpuFeatures probe_cpu() noexcept;
+
+/// probe_cpu().one_stream, found once.
+[[nodiscard]] bool reads_one_stream() noexcept;
 
 /// The tables that this CPU can run, weakest first. Whether the system grants AMX is found when it is chosen.
 [[nodiscard]] std::span<const KernelTable* const> supported();

@@ -5,6 +5,7 @@
 // of tokens, and a strip's unpacked rows stay in the second-level cache.
 #pragma once
 
+#include <qwenlite/kernels/dispatch.hpp>
 #include <qwenlite/kernels/ops.hpp>
 #include <qwenlite/kernels/ops_attention.hpp>
 
@@ -111,6 +112,7 @@ QWENLITE_INLINE void Ops::matmul_strip(const Packed& x, const WeightView& w, Ind
             .out = out,
             .out_stride = out_stride,
             .accumulate = accumulate,
+            .one_stream = kernels::reads_one_stream(),
             .scratch = scratch});
 }
 

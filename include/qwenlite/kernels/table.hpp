@@ -82,6 +82,7 @@ struct MatmulArgs {
   float* out = nullptr;  ///< out[t * out_stride + r]
   Index out_stride = 0;
   bool accumulate = false;       ///< add the finished sum to out (residual), else store it
+  bool one_stream = false;       ///< one column: may read row after row and leave prefetching to the CPU
   std::byte* scratch = nullptr;  ///< as many bytes as the kernel's function of its name says, 64-byte aligned
 
   /// The strip as a matrix of its own.
