@@ -162,6 +162,7 @@ inline void weigh_values(const Weighing& w, Index d0) {
         const float* weight = w.p + r * block_positions + j * 2;
         sum.at[r][d] = _mm512_fmadd_ps(_mm512_set1_ps(weight[0]), even, sum.at[r][d]);
         sum.at[r][d] = _mm512_fmadd_ps(_mm512_set1_ps(weight[1]), odd, sum.at[r][d]);
+        if constexpr (R * D > 16) sum.at[r][d] = in_order(sum.at[r][d]);
       }
     }
   }

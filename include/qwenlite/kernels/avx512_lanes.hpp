@@ -24,6 +24,13 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace kernels::avx512 {
 
+/// v, which is computed at this place of the program: no load that follows goes before it. Left to itself
+/// clang moves the loads of several steps ahead, and then has no registers left for a tile's sums.
+[[nodiscard]] [[gnu::always_inline]] inline __m512 in_order(__m512 v) {
+  asm volatile("" : "+v"(v));
+  return v;
+}
+
 [[nodiscard]] inline __mmask16 first_lanes(Index n) {
   return static_cast<__mmask16>(n >= 16 ? 0xFFFFU : (1U << static_cast<unsigned>(n)) - 1U);
 }

@@ -159,6 +159,13 @@ template <int R, int C, class Weights>
   }
 }
 
+/// Between two steps: see in_order().
+template <int R, int C>
+[[gnu::always_inline]] inline void keep_order(Sums<R, C>& sum) {
+#pragma GCC unroll 32
+  for (int i = 0; i < R * C; ++i) sum.at[i / R][i % R] = in_order(sum.at[i / R][i % R]);
+}
+
 template <int R>
 [[gnu::always_inline]] inline void tile_store(const __m512* sum, float* out, bool accumulate) {
   if constexpr (R % 4 == 0) {
@@ -184,6 +191,7 @@ inline void tile(const Tile& t) {
     for (Index s = 0; s < t.ahead.streams; ++s) prefetch(t.ahead.from + s * t.ahead.stride + i * 2);
     extend_chains(
         t, i, [&](const std::byte* row) { return Step::first(row + i * bytes); }, sum);
+    if constexpr (C > 1) keep_order(sum);  // the vectors of a single column leave enough registers
     extend_chains(
         t, i + 16, [&](const std::byte* row) { return Step::second(row + i * bytes); }, sum);
   }
