@@ -76,8 +76,9 @@ struct TwoVectors {
 /// Sixteen bytes as 2^15 + u.
 [[nodiscard]] inline __m512 above_bytes(const std::byte* p) {
   const __m512i four_times = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  const __m512i places = _mm512_setr_epi32(0x0000, 0x0100, 0x0200, 0x0300, 0x0400, 0x0500, 0x0600, 0x0700,
-                                           0x0800, 0x0900, 0x0A00, 0x0B00, 0x0C00, 0x0D00, 0x0E00, 0x0F00);
+  __m512i places = _mm512_setr_epi32(0x0000, 0x0100, 0x0200, 0x0300, 0x0400, 0x0500, 0x0600, 0x0700, 0x0800,
+                                     0x0900, 0x0A00, 0x0B00, 0x0C00, 0x0D00, 0x0E00, 0x0F00);
+  asm("" : "+v"(places));  // clang makes two shuffles of half a vector of one that it knows
   const __m512i above = _mm512_set1_epi32(0x47000000);  // 2^15
   return _mm512_castsi512_ps(_mm512_mask_shuffle_epi8(above, 0x2222222222222222U, four_times, places));
 }
@@ -129,16 +130,6 @@ inline void byte_rows(const WeightView& w, Index row, const float* x, __m512* su
   __m512 sum[static_cast<std::size_t>(R)];
   __m512 scale[static_cast<std::size_t>(R)];
   __m512 shift[static_cast<std::size_t>(R)];
-  const auto step = [&](Index i) {
-    const __m512 v = _mm512_loadu_ps(x + 32 * i);
-    const __m512 u = _mm512_loadu_ps(x + 32 * i + 16);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const TwoVectors elements = Bytes::decode(p + r * stride + 32 * i, scale[r], shift[r]);
-      sum[r] = _mm512_fmadd_ps(elements.first, v, sum[r]);
-      sum[r] = _mm512_fmadd_ps(elements.second, u, sum[r]);
-    }
-  };
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) sum[r] = _mm512_setzero_ps();
   for (Index g = 0, i = 0; i < steps; ++g) {
@@ -155,7 +146,14 @@ inline void byte_rows(const WeightView& w, Index row, const float* x, __m512* su
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) prefetch(p + (r + R) * stride + 32 * i);
       }
-      step(i);
+      const __m512 v = _mm512_loadu_ps(x + 32 * i);
+      const __m512 u = _mm512_loadu_ps(x + 32 * i + 16);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const TwoVectors elements = Bytes::decode(p + r * stride + 32 * i, scale[r], shift[r]);
+        sum[r] = _mm512_fmadd_ps(elements.first, v, sum[r]);
+        sum[r] = _mm512_fmadd_ps(elements.second, u, sum[r]);
+      }
     }
   }
 #pragma GCC unroll 8
@@ -250,8 +248,9 @@ inline void multiply_stored(const WeightView& w, const float* x, float* out, boo
 
 /// Sixteen int4 elements, step i of a row.
 [[nodiscard]] inline __m512 decode_int4(const std::byte* row, Index i, __m512 values) {
-  const __m512i raw = _mm512_loadu_si512(row + i / 8 * 64);
-  const __m512i bits = _mm512_set1_epi32(static_cast<int>(i % 8 * 4));
+  const auto step = static_cast<std::size_t>(i);  // unsigned numbers are quicker to divide
+  const __m512i raw = _mm512_loadu_si512(row + step / 8 * 64);
+  const __m512i bits = _mm512_set1_epi32(static_cast<int>(step % 8 * 4));
   return _mm512_permutexvar_ps(_mm512_srlv_epi32(raw, bits), values);
 }
 
