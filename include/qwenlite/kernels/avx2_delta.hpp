@@ -32,7 +32,8 @@ inline void conv1d(const Conv1dArgs& a) {
       input[j] = from < 0 ? a.history + (from + a.kernel - 1) * a.channels : a.x + from * a.stride;
     }
     float* const out = a.x + t * a.stride;
-    for_lanes(a.channels, [&](Index c, Index n) {
+    // Inline, which clang must be told: n is then known but at the end.
+    const auto convolve = [&](Index c, Index n) __attribute__((always_inline)) {
       __m256 sum = _mm256_setzero_ps();
 #pragma GCC unroll 4
       for (Index j = 0; j < a.kernel; ++j) {
@@ -40,7 +41,8 @@ inline void conv1d(const Conv1dArgs& a) {
       }
       const __m256 e = exp(_mm256_sub_ps(_mm256_setzero_ps(), sum));
       store(out + c, n, _mm256_div_ps(sum, _mm256_add_ps(_mm256_set1_ps(1.0F), e)));
-    });
+    };
+    for_lanes(a.channels, convolve);
   }
 }
 

@@ -25,6 +25,13 @@ namespace kernels::avx2 {
 
 // ------------------------------------------------------------------------------- stored elements
 
+/// v, which is computed at this place of the program: no load that follows goes before it. Left to itself
+/// clang moves the loads of several steps ahead, and then has no registers left for a tile's sums.
+[[nodiscard]] [[gnu::always_inline]] inline __m256 in_order(__m256 v) {
+  asm volatile("" : "+x"(v));
+  return v;
+}
+
 /// All bits set in the first `n` of eight lanes (n may lie outside 0..8).
 [[nodiscard]] inline __m256i first_lanes(Index n) {
   const int count = static_cast<int>(n < 0 ? 0 : smaller(n, 8));

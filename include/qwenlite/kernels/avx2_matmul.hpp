@@ -56,7 +56,8 @@ template <class Load, int Rows, int Columns>
     const __m256 weights = load_elements<Load>(w[r] + i * Load::bytes, n);
 #pragma GCC unroll 8
     for (int c = 0; c < Columns; ++c) {
-      sums.at[c][r] = _mm256_fmadd_ps(weights, columns[c], sums.at[c][r]);
+      const __m256 extended = _mm256_fmadd_ps(weights, columns[c], sums.at[c][r]);
+      sums.at[c][r] = Rows * Columns > 8 ? in_order(extended) : extended;  // 4 x 3 need all registers
     }
   }
 }
