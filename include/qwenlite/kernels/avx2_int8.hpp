@@ -69,6 +69,7 @@ inline void store_transposed(const __m256i (&v)[8], std::byte* out) {
 inline void rearrange(const WeightView& w, Index first, Index block, std::byte* out, float* scales) {
   const GroupsOfBlock groups(w.planes.group);
   const Index groups_of_row = ceil_div(w.cols, w.planes.group);
+  const Index stride = w.row_bytes();
   for (Index half = 0; half < int8_rows; half += 8) {
     for (Index i = 0; i < quantised_block; i += 16) {
       const Index g = groups.of(block, i / groups.elements);
@@ -79,8 +80,9 @@ inline void rearrange(const WeightView& w, Index first, Index block, std::byte* 
         const Index at = row * groups_of_row + g;
         const int zero = w.planes.zeros != nullptr && exists ? std::to_integer<int>(w.planes.zeros[at])
                                                              : middle_value(w.format);
-        v[r] = sixteen_weights(w.format, w.row(row), block * quantised_block + i,
+        v[r] = sixteen_weights(w.format, w.data + row * stride, block * quantised_block + i,
                                _mm256_set1_epi16(static_cast<short>(zero)));
+        if (i % groups.elements != 0) continue;
         F16 scale;
         if (exists) std::memcpy(&scale, w.planes.scales + 2 * at, 2);
         scales[i / groups.elements * int8_rows + half + r] = exists ? static_cast<float>(scale) : 0.0F;

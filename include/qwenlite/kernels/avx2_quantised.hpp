@@ -19,18 +19,25 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace kernels::avx2 {
 
-/// Scale and shift of group g of a row, in all lanes.
+/// The place of a row's first group in the planes.
+[[nodiscard]] inline Index first_group(const WeightView& w, Index row) {
+  const Index row_of_plane = w.format == Format::fp8 ? (w.planes.block_row + row) / quantised_block : row;
+  return row_of_plane * ceil_div(w.cols, w.planes.group);
+}
+
+/// Scale and shift of the group at a place in the planes, in all lanes.
 struct GroupScale {
   __m256 scale;
   __m256 shift;
 
   GroupScale() = default;
-  GroupScale(const WeightView& w, Index row, Index g) {
+  GroupScale(const WeightView& w, Index at) {
     if (w.format == Format::fp8) {
-      scale = _mm256_set1_ps(256.0F * block_scale(w, row, g));  // see decode_fp8()
+      float stored;
+      std::memcpy(&stored, w.planes.scales + 4 * at, 4);
+      scale = _mm256_set1_ps(256.0F * stored);  // see decode_fp8()
       return;
     }
-    const Index at = row * ceil_div(w.cols, w.planes.group) + g;
     std::uint16_t half;
     std::memcpy(&half, w.planes.scales + 2 * at, 2);
     const int zero =
@@ -59,9 +66,10 @@ struct GroupScale {
     if (format == Format::fp8) return decode_fp8(bytes, s.scale);
     u = _mm256_cvtepu8_epi32(bytes);
   } else {
-    const std::byte* words = row + i / 16 * 64 + i % 2 * 32;
+    const auto step = static_cast<std::size_t>(i);  // unsigned numbers are quicker to divide
+    const std::byte* words = row + step / 16 * 64 + step % 2 * 32;
     const __m256i raw = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words));
-    const __m256i bits = _mm256_set1_epi32(static_cast<int>(i % 16 / 2 * 4));
+    const __m256i bits = _mm256_set1_epi32(static_cast<int>(step % 16 / 2 * 4));
     u = _mm256_and_si256(_mm256_srlv_epi32(raw, bits), _mm256_set1_epi32(15));
   }
   return _mm256_fmadd_ps(_mm256_cvtepi32_ps(u), s.scale, s.shift);
@@ -81,11 +89,14 @@ inline void quantised_rows(const WeightView& w, Index row, const float* x, __m25
   __m256 sum[static_cast<std::size_t>(R)];
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) sum[r] = _mm256_setzero_ps();
+  Index first[static_cast<std::size_t>(R)];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) first[r] = first_group(w, row + r);
   GroupScale scales[static_cast<std::size_t>(R)];
   for (Index g = 0, i = 0; 8 * i < w.cols; ++g) {
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
-      scales[r] = GroupScale(w, row + r, g);
+      scales[r] = GroupScale(w, first[r] + g);
     }
     const Index last = steps_until(w, g);
 #pragma GCC unroll 4
@@ -99,7 +110,7 @@ inline void quantised_rows(const WeightView& w, Index row, const float* x, __m25
       const __m256 v = _mm256_loadu_ps(x + 8 * i);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
-        sum[r] = _mm256_fmadd_ps(decode_eight(format, p + r * stride, i, scales[r]), v, sum[r]);
+        sum[r] = in_order(_mm256_fmadd_ps(decode_eight(format, p + r * stride, i, scales[r]), v, sum[r]));
       }
     }
   }
@@ -123,13 +134,23 @@ inline void multiply_quantised(const WeightView& w, const float* x, float* out, 
 }
 
 /// Decodes a row to out[cols].
+template <Format format>
 inline void decode_quantised(const WeightView& w, Index row, float* out) {
-  for (Index g = 0, i = 0; 8 * i < w.cols; ++g) {
-    const GroupScale scale(w, row, g);
+  const std::byte* const p = w.row(row);
+  const Index first = first_group(w, row);
+  const Index cols = w.cols;
+  for (Index g = 0, i = 0; 8 * i < cols; ++g) {
+    const GroupScale scale(w, first + g);
     for (const Index last = steps_until(w, g); i < last; ++i) {
-      store(out + 8 * i, smaller(8, w.cols - 8 * i), decode_eight(w.format, w.row(row), i, scale));
+      store(out + 8 * i, smaller(8, cols - 8 * i), decode_eight(format, p, i, scale));
     }
   }
+}
+
+inline void decode_quantised(const WeightView& w, Index row, float* out) {
+  if (w.format == Format::int8) return decode_quantised<Format::int8>(w, row, out);
+  if (w.format == Format::fp8) return decode_quantised<Format::fp8>(w, row, out);
+  return decode_quantised<Format::int4>(w, row, out);
 }
 
 inline Index quantised_scratch_bytes(Index rows, Index in, Index columns) {
