@@ -4,9 +4,9 @@
 // of fused multiply-adds that avx512.hpp describes. Few columns read the weights where they lie, each on its
 // own; more share rows decoded once, with the same values and so the same bits.
 //
-// An element of int8 or int4 is u * scale + shift, in one fused multiply-add. An int8 is first made a float
-// by putting its byte into the mantissa of 2^15, which shift takes off again; for int4 all sixteen values are
-// computed at once, and a permutation looks them up. An fp8 becomes a float16 on its way.
+// An element of int8 or int4 is u * scale + shift, in one fused multiply-add, and exact: so few bits multiply
+// a float16 scale. For int4 all sixteen values are computed at once, and a permutation looks them up. An fp8
+// becomes a float16 on its way.
 #pragma once
 
 #include <qwenlite/kernels/avx512_matmul.hpp>
@@ -40,7 +40,6 @@ struct GroupScales {
     const Index groups = ceil_div(w.cols, w.planes.group);
     const __mmask16 m = first_lanes(groups - first);
     if (w.format == Format::fp8) return load_blocks(w, row, rows, first, m);
-    const __m512 offset = _mm512_set1_ps(w.format == Format::int8 ? -32768.0F : 0.0F);
     for (Index r = 0; r < rows; ++r) {
       const Index at = (row + r) * groups + first;
       const __m512 s = LoadF16::some(w.planes.scales + 2 * at, m);
@@ -48,10 +47,8 @@ struct GroupScales {
       if (w.planes.zeros != nullptr) {
         zero = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, w.planes.zeros + at)));
       }
-      const __m512 below = _mm512_sub_ps(offset, zero);
-      const bool unscaled = w.format == Format::int8 && w.planes.zeros != nullptr;  // see Int8WithZeros
       _mm512_store_ps(scale[r], s);
-      _mm512_store_ps(shift[r], unscaled ? below : _mm512_mul_ps(s, below));
+      _mm512_store_ps(shift[r], _mm512_mul_ps(s, _mm512_sub_ps(_mm512_setzero_ps(), zero)));
     }
   }
 
@@ -73,28 +70,14 @@ struct TwoVectors {
   __m512 second;
 };
 
-/// Sixteen bytes as 2^15 + u.
-[[nodiscard]] inline __m512 above_bytes(const std::byte* p) {
-  const __m512i four_times = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  __m512i places = _mm512_setr_epi32(0x0000, 0x0100, 0x0200, 0x0300, 0x0400, 0x0500, 0x0600, 0x0700, 0x0800,
-                                     0x0900, 0x0A00, 0x0B00, 0x0C00, 0x0D00, 0x0E00, 0x0F00);
-  asm("" : "+v"(places));  // clang makes two shuffles of half a vector of one that it knows
-  const __m512i above = _mm512_set1_epi32(0x47000000);  // 2^15
-  return _mm512_castsi512_ps(_mm512_mask_shuffle_epi8(above, 0x2222222222222222U, four_times, places));
-}
-
 /// How bytes become elements: one type for each format of bytes.
 struct Int8 {
-  [[nodiscard]] static TwoVectors decode(const std::byte* p, __m512 scale, __m512 shift) {
-    return {_mm512_fmadd_ps(above_bytes(p), scale, shift),
-            _mm512_fmadd_ps(above_bytes(p + 16), scale, shift)};
+  [[nodiscard]] static __m512 sixteen(const std::byte* p, __m512 scale, __m512 shift) {
+    const __m512i u = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(u), scale, shift);
   }
-};
-/// With any zero point, 2^15 + zero times a scale has more bits than a float: shift comes first.
-struct Int8WithZeros {
   [[nodiscard]] static TwoVectors decode(const std::byte* p, __m512 scale, __m512 shift) {
-    return {_mm512_mul_ps(_mm512_add_ps(above_bytes(p), shift), scale),
-            _mm512_mul_ps(_mm512_add_ps(above_bytes(p + 16), shift), scale)};
+    return {sixteen(p, scale, shift), sixteen(p + 16, scale, shift)};
   }
 };
 /// A float16 of the same sign, exponent and fraction is 2^8 times smaller. Adding 1 to the fraction carries
@@ -120,6 +103,12 @@ struct Fp8 {
 
 // ------------------------------------------------------------------------------------ one column
 
+/// Asks for a cache line of the rows that follow; any address is allowed. To the second level only: so many
+/// lines still on their way to the first would hold up the loads of this step.
+inline void prefetch_far(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+}
+
 /// R rows of bytes by one column.
 template <class Bytes, int R>
 inline void byte_rows(const WeightView& w, Index row, const float* x, __m512* sums) {
@@ -144,7 +133,7 @@ inline void byte_rows(const WeightView& w, Index row, const float* x, __m512* su
     for (; i < last; ++i) {
       if (i % 2 == 0) {  // the rows that follow, in as many streams as there are rows here
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) prefetch(p + (r + R) * stride + 32 * i);
+        for (int r = 0; r < R; ++r) prefetch_far(p + (r + R) * stride + 32 * i);
       }
       const __m512 v = _mm512_loadu_ps(x + 32 * i);
       const __m512 u = _mm512_loadu_ps(x + 32 * i + 16);
@@ -225,7 +214,7 @@ inline void int4_rows(const WeightView& w, Index row, Index rows, const float* x
 using MultiplyRows = void (*)(const WeightView& w, Index row, Index rows, const float* x, __m512* sums);
 [[nodiscard]] inline MultiplyRows rows_of(const WeightView& w) {
   if (w.format == Format::fp8) return byte_rows<Fp8>;
-  if (w.format == Format::int8) return w.planes.zeros == nullptr ? byte_rows<Int8> : byte_rows<Int8WithZeros>;
+  if (w.format == Format::int8) return byte_rows<Int8>;
   return w.planes.group == 32 ? int4_rows<2> : w.planes.group == 64 ? int4_rows<4> : int4_rows<8>;
 }
 
@@ -290,7 +279,6 @@ inline void decode_bytes(const WeightView& w, Index row, float* out) {
 
 inline void decode_quantised(const WeightView& w, Index row, float* out) {
   if (w.format == Format::fp8) return decode_bytes<Fp8>(w, row, out);
-  if (w.format == Format::int8 && w.planes.zeros != nullptr) return decode_bytes<Int8WithZeros>(w, row, out);
   if (w.format == Format::int8) return decode_bytes<Int8>(w, row, out);
   decode_row_by(w, row, out, [p = w.row(row)](__m512 scale, __m512 shift) {
     return [p, values = int4_values(scale, shift)](Index i) {
