@@ -48,6 +48,8 @@ struct Sums {
 template <class Load, int Rows, int Columns>
 [[gnu::always_inline]] inline void tile_step(const std::byte* const* w, const float* const* x, Index i,
                                              Index n, Sums<Rows, Columns>& sums) {
+  // 4 x 3 need all registers, and clang would convert the next row's weights ahead.
+  constexpr bool needs_order = Rows * Columns > 8 && Load::bytes < 4;
   __m256 columns[static_cast<std::size_t>(Columns)];
 #pragma GCC unroll 8
   for (int c = 0; c < Columns; ++c) columns[c] = _mm256_loadu_ps(x[c] + i);
@@ -57,7 +59,7 @@ template <class Load, int Rows, int Columns>
 #pragma GCC unroll 8
     for (int c = 0; c < Columns; ++c) {
       const __m256 extended = _mm256_fmadd_ps(weights, columns[c], sums.at[c][r]);
-      sums.at[c][r] = Rows * Columns > 8 ? in_order(extended) : extended;  // 4 x 3 need all registers
+      sums.at[c][r] = needs_order ? in_order(extended) : extended;
     }
   }
 }
