@@ -63,7 +63,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--threads", o.threads,
                  "threads to compute with (default: one for each core of the process)")
       ->check(programs::number_in(1, 4096));
-  app.add_flag("--force", o.force, "replace OUT if it is a checkpoint directory");
+  app.add_flag("--force", o.force, "replace OUT if it is a checkpoint directory without other files");
   app.add_flag("--json", o.json, "print one JSON object");
 }
 

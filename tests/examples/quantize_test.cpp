@@ -66,8 +66,27 @@ TEST_CASE("quantize tells what it did") {
   CHECK(again.status == 1);
   CHECK_THAT(again.err, has_text("something that exists, expected a new name"));
   CHECK(run("quantize", {"qwen3", out, "--force", "--weights", "int8"}).status == 0);
+  write_file(out + "/note", "not a checkpoint's");
+  check_failure("quantize", {"qwen3", out, "--force"}, {"'note' is in it"});
+  CHECK(fs::exists(out + "/note"));
   const Result inspected = run("inspect", {"config", out});
   CHECK(inspected.status == 0);
+}
+
+TEST_CASE("quantize never replaces what it reads") {
+  const TemporaryDirectory scratch;
+  const fs::path own = scratch.path() / "own";
+  fs::copy(fs::path(QWENLITE_DEMO_MODELS) / "qwen3", own);
+  fs::create_directory_symlink(own, scratch.path() / "link");
+  const auto bytes = fs::file_size(own / "model.safetensors");
+  for (const char* name : {"own", "own/", "own/.", "link"}) {
+    INFO(name);
+    const std::string out = (scratch.path() / name).string();
+    check_failure("quantize", {own.string(), out, "--force"}, {"the checkpoint that is read"});
+    check_failure("quantize", {own.string(), out}, {"the checkpoint that is read"});
+  }
+  CHECK(fs::file_size(own / "model.safetensors") == bytes);
+  CHECK(entries_in(scratch.path()) == 2);
 }
 
 TEST_CASE("quantize takes any text, in pieces of its own") {
@@ -99,6 +118,7 @@ TEST_CASE("quantize tells what is wrong with its arguments") {
   check_failure("quantize", {"/no/such/directory", out}, {"/no/such/directory"});
   check_failure("quantize", {"qwen3", "/no/such/folder/out"}, {"could not create a directory beside it"});
   check_failure("quantize", {"qwen3", scratch.path().string(), "--force"}, {"not a checkpoint directory"});
+  check_failure("quantize", {"qwen3", ""}, {"the directory to write", "an empty name"});
   CHECK(entries_in(scratch.path()) == 0);
 }
 

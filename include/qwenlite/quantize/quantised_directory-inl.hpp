@@ -22,27 +22,46 @@ inline constexpr Index max_text_bytes = Index{1} << 30U;
   throw Error(ErrorCode::io, {in_quotes(path.string()), ": could not ", what, ": ", why.message()});
 }
 
-/// Whether a directory is as a checkpoint is: a config.json, and no folders.
-[[nodiscard]] inline bool is_checkpoint(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_directory(fs::symlink_status(path, error)) || !fs::exists(path / "config.json", error)) {
-    return false;
-  }
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
-    if (fs::is_directory(entry.symlink_status(error))) return false;
-  }
-  return !error;
+/// Files that a checkpoint consists of besides its weights.
+[[nodiscard]] inline bool belongs(const std::string& name) {
+  if (name.ends_with(".index.json") || name == "config.json") return false;
+  return name.ends_with(".json") || name.ends_with(".jinja") || name.ends_with(".txt") ||
+         name.starts_with("LICENSE");
 }
 
-inline void check_place(const fs::path& path, bool replace) {
+/// Throws unless `path` is a directory with a config.json in which nothing but a checkpoint's files would be
+/// lost.
+inline void check_replaceable(const fs::path& path) {
+  const auto refuse = [&](const std::string& found) {
+    throw Error(ErrorCode::io, in_quotes(path.string()), found,
+                "a new name, or a checkpoint directory to replace");
+  };
   std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(path, error)) || !fs::exists(path / "config.json", error)) {
+    refuse("something that is not a checkpoint directory");
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool known = belongs(name) || name == "config.json" || name.ends_with(".safetensors") ||
+                       name.ends_with(".index.json");
+    if (!known || fs::is_directory(entry.symlink_status(error))) {
+      refuse("something that is not a checkpoint directory alone (" + in_quotes(name) + " is in it)");
+    }
+  }
+  if (error) fail(path, "list it", error);
+}
+
+inline void check_place(const fs::path& path, const fs::path& source, bool replace) {
+  std::error_code error;
+  if (path.empty()) throw Error(ErrorCode::io, "the directory to write", "an empty name", "a new name");
   if (!fs::exists(fs::symlink_status(path, error))) return;
+  if (fs::equivalent(path, source, error)) {
+    throw Error(ErrorCode::io, in_quotes(path.string()), "the checkpoint that is read", "another name");
+  }
   if (!replace) {
     throw Error(ErrorCode::io, in_quotes(path.string()), "something that exists", "a new name");
   }
-  if (is_checkpoint(path)) return;
-  throw Error(ErrorCode::io, in_quotes(path.string()), "something that is not a checkpoint directory",
-              "a new name, or a checkpoint directory to replace");
+  check_replaceable(path);
 }
 
 /// A new directory beside `path`, hidden, named after it.
@@ -55,13 +74,6 @@ inline void check_place(const fs::path& path, bool replace) {
     if (error) fail(path, "create a directory beside it", error);
   }
   fail(path, "create a directory beside it", std::make_error_code(std::errc::file_exists));
-}
-
-/// Files that a checkpoint consists of besides its weights.
-[[nodiscard]] inline bool belongs(const std::string& name) {
-  if (name.ends_with(".index.json") || name == "config.json") return false;
-  return name.ends_with(".json") || name.ends_with(".jinja") || name.ends_with(".txt") ||
-         name.starts_with("LICENSE");
 }
 
 inline void write_text(const fs::path& path, std::string_view text) {
@@ -110,11 +122,11 @@ inline QuantisedDirectory::QuantisedDirectory(const Checkpoint& source, const st
                                               std::span<const SourceMatrix> matrices,
                                               std::span<const std::string> changed, bool replace)
     : source_(source),
-      path_(std::filesystem::absolute(path).lexically_normal()),
+      path_(path.empty() ? path : std::filesystem::absolute(path).lexically_normal()),
       form_(form),
       replace_(replace) {
   if (!path_.has_filename()) path_ = path_.parent_path();
-  quantised_files::check_place(path_, replace_);
+  quantised_files::check_place(path_, source_.directory(), replace_);
   plan(matrices, changed);
   temporary_ = quantised_files::make_beside(path_);
   try {
@@ -231,7 +243,7 @@ inline void QuantisedDirectory::copy_files() {
 
 inline void QuantisedDirectory::put_in_place() {
   namespace fs = std::filesystem;
-  quantised_files::check_place(path_, replace_);
+  quantised_files::check_place(path_, source_.directory(), replace_);
   std::error_code error;
   fs::path old;
   if (fs::exists(fs::symlink_status(path_, error))) {

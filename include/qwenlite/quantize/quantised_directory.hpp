@@ -41,8 +41,8 @@ struct QuantisedForm {
 class QuantisedDirectory final : public QuantisedSink {
  public:
   /// Begins to write what becomes `path`. `changed` names tensors that will have other elements, in float32.
-  /// Throws `io` when `path` exists, unless `replace`: then it must be a directory with a config.json and
-  /// without folders, as a checkpoint is.
+  /// Throws `io` when `path` is the source; and when it exists, unless `replace`: then it must be a directory
+  /// with a config.json and nothing that is not a checkpoint's.
   QuantisedDirectory(const Checkpoint& source, const std::filesystem::path& path, const QuantisedForm& form,
                      std::span<const SourceMatrix> matrices, std::span<const std::string> changed,
                      bool replace);
