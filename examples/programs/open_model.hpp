@@ -31,7 +31,7 @@ inline void tell_unused_precision(const ProgramModel& model, const char* option)
   const qwenlite::Explanation e = model.explain({.max_tokens = 1, .own_scratch = false});
   if (e.precision_used) return;
   std::cerr << "note: " << option << ' ' << e.precision << " has no effect here: "
-            << (e.precision == "int8" ? "no weights are int8 or int4"
+            << (e.precision == "int8" ? "no weights are int8 or int4, and products are computed exactly"
                                       : "the " + e.kernels + " kernels compute exactly")
             << '\n';
 }
