@@ -36,6 +36,7 @@ QWENLITE_INLINE CpuFeatures probe_cpu() noexcept {
   unsigned edx = 0;
   unsigned vendor = 0;
   if (__get_cpuid_max(0, &vendor) < 7) return found;
+  const bool is_amd = vendor == signature_AMD_ebx;
   __cpuid(1, eax, ebx, ecx, edx);
   const auto bit = [](unsigned word, unsigned i) { return (word >> i & 1U) != 0; };
   const bool fma = bit(ecx, 12);
@@ -52,8 +53,8 @@ QWENLITE_INLINE CpuFeatures probe_cpu() noexcept {
   found.avx512_vnni = found.avx512 && bit(ecx, 11);
   __cpuid_count(7, 1, eax, ebx, ecx, edx);
   found.avx512_bf16 = found.avx512_vnni && bit(eax, 5);
-  found.one_stream = vendor == signature_AMD_ebx;
-  found.fast_bf16 = found.avx512_bf16 && vendor == signature_AMD_ebx;
+  found.one_stream = is_amd;
+  found.fast_bf16 = found.avx512_bf16 && is_amd;
   found.amx = found.avx512_bf16 && amx && (xcr0 & 0x60000U) == 0x60000U;
 #elif defined(__aarch64__)
   found.neon_bf16 = neon_bf16::is_available();

@@ -23,10 +23,9 @@ struct CpuFeatures {
   bool avx512_vnni = false;  ///< its dot products of bytes as well
   bool avx512_bf16 = false;  ///< and those of bf16
   bool fast_bf16 = false;    ///< these do twice the work of float32 multiply-adds in a cycle (AMD), not half
-  bool one_stream =
-      false;         ///< memory delivers most to one forward stream that software does not prefetch (AMD)
-  bool amx = false;  ///< AMX-TILE and AMX-BF16, with all of AVX-512 above
-  bool neon_bf16 = false;  ///< Arm's products of bf16 matrices; NEON itself is in every 64-bit Arm CPU
+  bool one_stream = false;   ///< memory delivers most to one stream without prefetching by software (AMD)
+  bool amx = false;          ///< AMX-TILE and AMX-BF16, with all of AVX-512 above
+  bool neon_bf16 = false;    ///< Arm's products of bf16 matrices; NEON itself is in every 64-bit Arm CPU
 };
 
 [[nodiscard]] CpuFeatures probe_cpu() noexcept;
