@@ -66,7 +66,7 @@ struct Bf16 {
   std::uint16_t bits = 0;
 
   Bf16() = default;
-  explicit Bf16(float value) noexcept {
+  constexpr explicit Bf16(float value) noexcept {
     const auto word = std::bit_cast<std::uint32_t>(value);
     if ((word & 0x7FFFFFFFU) > 0x7F800000U) {  // NaN stays NaN: keep it quiet, do not round it away
       bits = static_cast<std::uint16_t>((word >> 16U) | 0x40U);

@@ -267,17 +267,21 @@ TEST_CASE("avx512_bf16: a vanished output of attention is the same zero beside r
   CHECK(out[1][static_cast<std::size_t>(head_dim)] > 0.0F);
 }
 
-TEST_CASE("avx512_bf16: the table takes bf16 rows for bf16 weights at bf16 precision alone") {
+TEST_CASE("avx512_bf16: the table rounds inputs of bf16 and quantised weights at bf16 precision alone") {
   const KernelTable& t = avx512_bf16::table;
   const KernelTable& weaker = qwenlite::kernels::avx512_vnni::table;
   CHECK(t.default_precision == Precision::bf16);
-  CHECK(t.layout(Format::bf16, Precision::bf16) == layout);
+  for (const Format format : {Format::bf16, Format::int8, Format::fp8}) {
+    CHECK(t.layout(format, Precision::bf16) == layout);
+  }
+  CHECK(t.layout(Format::int4, Precision::bf16) == PackLayout::blocks_bf16);
   for (Index f = 0; f < qwenlite::format_count; ++f) {
     const auto format = static_cast<Format>(f);
-    for (const Precision precision : {Precision::exact, Precision::bf16, Precision::int8}) {
-      if (format == Format::bf16 && precision == Precision::bf16) continue;
-      CHECK(t.layout(format, precision) == weaker.layout(format, precision));
-    }
+    CHECK(t.layout(format, Precision::exact) == weaker.layout(format, Precision::exact));
+    CHECK(t.layout(format, Precision::int8) == weaker.layout(format, Precision::int8));
+  }
+  for (const Format format : {Format::f16, Format::f32}) {
+    CHECK(t.layout(format, Precision::bf16) == weaker.layout(format, Precision::bf16));
   }
 }
 

@@ -14,19 +14,26 @@ using qwenlite::ceil_div;
 using qwenlite::round_up;
 using qwenlite::WeightFormat;
 using qwenlite::WeightView;
+using qwenlite::kernels::packed_bytes;
+using qwenlite::kernels::PackLayout;
 
 namespace {
 
-std::vector<float> product(const KernelTable& t, const WeightView& w, const std::vector<float>& x,
-                           const Part& part, float before = 0) {
+/// A part of the product of w and the columns of x.
+std::vector<float> product(const KernelTable& t, Precision precision, const WeightView& w,
+                           const std::vector<float>& x, const Part& part, float before = 0) {
   static const GuardedMemory packed_space(Index{4} << 20);
   static const GuardedMemory scratch_space(Index{4} << 20);
-  const Index stride = round_up(w.cols, 32);
-  std::byte* packed = packed_space.last(part.columns * stride * 4);
-  for (Index c = 0; c < part.columns; ++c) {
-    auto* row = reinterpret_cast<float*>(packed) + c * stride;
-    std::fill(row, row + stride, 0.0F);
-    std::copy_n(x.data() + (part.first_column + c) * w.cols, w.cols, row);
+  const PackLayout layout = t.layout(w.format, precision);
+  std::byte* packed = packed_space.last(round_up(packed_bytes(layout, part.columns, w.cols), 64));
+  for (Index first = 0; first < part.columns; first += 16) {
+    t.pack({.x = x.data() + part.first_column * w.cols,
+            .x_stride = w.cols,
+            .in = w.cols,
+            .first = first,
+            .last = std::min(part.columns, first + 16),
+            .layout = layout,
+            .out = packed});
   }
   std::vector<float> out(static_cast<std::size_t>(part.rows * part.columns), before);
   t.matmul_quantised({.weights = w.row(part.first_row),
@@ -36,6 +43,7 @@ std::vector<float> product(const KernelTable& t, const WeightView& w, const std:
                       .rows = part.rows,
                       .in = w.cols,
                       .packed = packed,
+                      .layout = layout,
                       .columns = part.columns,
                       .out = out.data(),
                       .out_stride = part.rows,
@@ -45,19 +53,30 @@ std::vector<float> product(const KernelTable& t, const WeightView& w, const std:
   return out;
 }
 
-/// Largest |output - sum in double| over sum |w| |x|.
-double worst_error(const WeightView& w, const std::vector<float>& x, const std::vector<float>& out) {
+/// The two precisions, or one where they are the same.
+std::vector<Precision> precisions(const KernelTable& t) {
+  if (rounds_to_bf16(t.layout(Format::int8, Precision::bf16))) return {Precision::exact, Precision::bf16};
+  return {Precision::exact};
+}
+
+/// Largest |output - sum in double| over sum |w| |x|, of numbers as they are or rounded to bf16.
+double worst_error(const WeightView& w, const std::vector<float>& x, bool rounded,
+                   const std::vector<float>& out) {
+  const auto input = [](float value, bool rounds) {
+    return static_cast<double>(rounds ? round_to_bf16(value) : value);
+  };
+  const bool rounded_weights = rounded && !has_row_scales(w);
   double worst = 0;
   const Index columns = std::ssize(out) / w.rows;
   for (Index r = 0; r < w.rows; ++r) {
     std::vector<double> row;
-    for (Index i = 0; i < w.cols; ++i) row.push_back(static_cast<double>(decode(w, r, i)));
+    for (Index i = 0; i < w.cols; ++i) row.push_back(input(decode(w, r, i), rounded_weights));
     for (Index c = 0; c < columns; ++c) {
       double sum = 0;
       double size = 1e-30;
       for (Index i = 0; i < w.cols; ++i) {
-        const double term = row[static_cast<std::size_t>(i)] *
-                            static_cast<double>(x[static_cast<std::size_t>(c * w.cols + i)]);
+        const double term =
+            row[static_cast<std::size_t>(i)] * input(x[static_cast<std::size_t>(c * w.cols + i)], rounded);
         sum += term;
         size += std::abs(term);
       }
@@ -68,24 +87,25 @@ double worst_error(const WeightView& w, const std::vector<float>& x, const std::
   return worst;
 }
 
-void check_product(const KernelTable& t, const WeightFormat& f, Index rows, Index in, Index columns) {
+void check_product(const KernelTable& t, Precision precision, const WeightFormat& f, Index rows, Index in,
+                   Index columns) {
   INFO("rows " << rows << " in " << in << " columns " << columns);
   const Matrix matrix(f, rows, in);
   const WeightView& w = matrix.view;
   const std::vector<float> x = random_floats(columns * in, static_cast<unsigned>(columns * 131 + in));
-  const std::vector<float> out = product(t, w, x, {0, rows, 0, columns});
-  CHECK(worst_error(w, x, out) < 1e-6);
+  const std::vector<float> out = product(t, precision, w, x, {0, rows, 0, columns});
+  CHECK(worst_error(w, x, precision == Precision::bf16, out) < 1e-6);
 
-  const std::vector<float> added = product(t, w, x, {0, rows, 0, columns}, 0.75F);
+  const std::vector<float> added = product(t, precision, w, x, {0, rows, 0, columns}, 0.75F);
   bool exact = true;
   for (std::size_t k = 0; k < out.size(); ++k) exact &= added[k] == 0.75F + out[k];
   CHECK(exact);
 
   bool same = true;
   for (const Index c : {Index{0}, columns / 2, columns - 1}) {
-    const std::vector<float> alone = product(t, w, x, {0, rows, c, 1});
+    const std::vector<float> alone = product(t, precision, w, x, {0, rows, c, 1});
     same &= same_bits(alone.data(), out.data() + c * rows, rows);
-    const std::vector<float> one = product(t, w, x, {rows / 2, 1, c, 1});
+    const std::vector<float> one = product(t, precision, w, x, {rows / 2, 1, c, 1});
     same &= same_bits(one.data(), out.data() + c * rows + rows / 2, 1);
   }
   CHECK(same);
@@ -125,6 +145,7 @@ TEST_CASE("quantised: what lies where") {
   CHECK(asymmetric.bytes(3, 200) == 3 * (128 + 4 * 3));
   CHECK(WeightFormat(Format::int8).bytes(3, 200) == 3 * (256 + 2 * 2));
   CHECK(WeightFormat(Format::int8, 0).bytes(3, 200) == 3 * (256 + 2));
+  CHECK(WeightFormat(Format::int8, 0).bytes(0, 0) == 0);
   CHECK(WeightFormat(Format::int8, 32, false).bytes(3, 200) == 3 * (256 + 3 * 7));
   CHECK(WeightFormat(Format::fp8).bytes(3, 200) == 3 * 256 + 4 * 2);
   CHECK(WeightFormat(Format::fp8).bytes(129, 128) == 129 * 128 + 4 * 2);
@@ -200,42 +221,47 @@ TEST_CASE("quantised: every table decodes rows exactly") {
 
 TEST_CASE("quantised: every table agrees with sums in double, whatever shares the call") {
   for (const KernelTable* t : runnable_tables()) {
-    for (const WeightFormat& f : formats()) {
-      INFO(t->name << " " << to_string(f));
-      for (const Index rows : {1, 3, 8, 13, 16, 33}) {
-        for (const Index in : {1, 16, 33, 64, 130, 257}) {
-          for (const Index columns : {1, 2, 5, 7, 33}) check_product(*t, f, rows, in, columns);
+    for (const Precision p : precisions(*t)) {
+      for (const WeightFormat& f : formats()) {
+        INFO(t->name << " " << name_of(p) << " " << to_string(f));
+        for (const Index rows : {1, 3, 8, 13, 16, 33}) {
+          for (const Index in : {1, 16, 33, 64, 130, 257}) {
+            for (const Index columns : {1, 2, 5, 7, 33}) check_product(*t, p, f, rows, in, columns);
+          }
         }
+        for (Index columns = 1; columns <= 70; columns += 3) check_product(*t, p, f, 9, 200, columns);
+        check_product(*t, p, f, 64, 4224, 2);  // more than sixteen groups
+        check_product(*t, p, f, 6, 9000, 8);
+        for (const Index columns : {1, 20}) check_product(*t, p, f, 130, 129, columns);
       }
-      for (Index columns = 1; columns <= 70; columns += 3) check_product(*t, f, 9, 200, columns);
-      check_product(*t, f, 64, 4224, 2);  // more than sixteen groups
-      check_product(*t, f, 6, 9000, 8);
-      for (const Index columns : {1, 20}) check_product(*t, f, 130, 129, columns);
     }
   }
 }
 
 TEST_CASE("quantised: an output does not depend on the strip it is computed in") {
-  for (const KernelTable* t : runnable_tables()) {
-    for (const WeightFormat& f : formats()) {
-      INFO(t->name << " " << to_string(f));
-      const Index all = f.format == Format::fp8 ? 200 : 64;  // more rows than share a scale
-      const Matrix matrix(f, all, 300);
-      const std::vector<float> x = random_floats(20 * 300, 9);
-      const std::vector<float> out = product(*t, matrix.view, x, {0, all, 0, 20});
-      bool same = true;
-      for (const Index strip : {1, 5, 8, 24, 33}) {
-        for (Index r = 0; r < all; r += strip) {
-          const Index rows = std::min(strip, all - r);
-          for (const Index columns : {1, 4, 20}) {
-            const std::vector<float> piece = product(*t, matrix.view, x, {r, rows, 0, columns});
-            for (Index c = 0; c < columns; ++c) {
-              same &= same_bits(piece.data() + c * rows, out.data() + c * all + r, rows);
-            }
+  const auto check_strips = [](const KernelTable& t, Precision precision, const WeightFormat& f) {
+    INFO(t.name << " " << name_of(precision) << " " << to_string(f));
+    const Index all = f.format == Format::fp8 ? 200 : 64;  // more rows than share a scale
+    const Matrix matrix(f, all, 300);
+    const std::vector<float> x = random_floats(20 * 300, 9);
+    const std::vector<float> out = product(t, precision, matrix.view, x, {0, all, 0, 20});
+    bool same = true;
+    for (const Index strip : {1, 5, 8, 24, 33}) {
+      for (Index r = 0; r < all; r += strip) {
+        const Index rows = std::min(strip, all - r);
+        for (const Index columns : {1, 4, 20}) {
+          const std::vector<float> piece = product(t, precision, matrix.view, x, {r, rows, 0, columns});
+          for (Index c = 0; c < columns; ++c) {
+            same &= same_bits(piece.data() + c * rows, out.data() + c * all + r, rows);
           }
         }
       }
-      CHECK(same);
+    }
+    CHECK(same);
+  };
+  for (const KernelTable* t : runnable_tables()) {
+    for (const Precision precision : precisions(*t)) {
+      for (const WeightFormat& f : formats()) check_strips(*t, precision, f);
     }
   }
 }

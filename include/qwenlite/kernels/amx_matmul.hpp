@@ -6,13 +6,15 @@
 // low part), whatever tiles it is computed with.
 //
 // Nothing outside the weights is read: partial row groups and the partial last block are copied and padded.
+// Quantised weights are decoded into such copies.
 #pragma once
 
 #include <qwenlite/kernels/amx_tiles.hpp>
+#include <qwenlite/kernels/avx512_bf16_quantised.hpp>
 
 #if defined(__clang__)
-#pragma clang attribute push(                                                               \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c"))), \
+#pragma clang attribute push(                                                                          \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c"))), \
     apply_to = function)
 #else
 // GCC 12 warns inside its own 512-bit intrinsics (an "undefined" operand that is never read).
@@ -20,7 +22,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c")
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c")
 #endif
 
 namespace qwenlite {
@@ -172,15 +174,19 @@ inline Left left_operand(const MatmulArgs& a, Index row, Index g, const MatmulSc
           .tail = partial_block ? panel + (blocks - 1) * tile_bytes : nullptr};
 }
 
-/// Writes one tile of sums [16 rows][16 columns] to out[column][row].
+/// Writes one tile of sums [16 rows][16 columns] to out[column][row], each times its row's scale if rows have
+/// one each.
 inline void store_sums(const MatmulArgs& a, const float* sums, Index row, Index column) {
   __m512i v[16];
   for (int r = 0; r < 16; ++r) v[r] = _mm512_load_si512(sums + r * 16);
   transpose(v);
   const __mmask16 rows = lanes_from(row, a.rows);
+  const bool scaled = has_row_scales(a.strip());
+  const __m512 scales = scaled ? avx512::LoadF16::some(a.planes.scales + 2 * row, rows) : _mm512_setzero_ps();
   for (int c = 0; c < 16 && column + c < a.columns; ++c) {
     float* out = a.out + (column + c) * a.out_stride + row;
     __m512 values = _mm512_castsi512_ps(v[c]);
+    if (scaled) values = avx512::rounded(_mm512_mul_ps(values, scales));
     if (a.accumulate) values = _mm512_add_ps(_mm512_maskz_loadu_ps(rows, out), values);
     _mm512_mask_storeu_ps(out, rows, values);
   }
@@ -206,14 +212,15 @@ inline void multiply_rows(const MatmulArgs& a, const Left* left, Index row, cons
   }
 }
 
-template <int Parts>
-inline void multiply(const MatmulArgs& a) {
+/// All rows; operand(row, g, scratch) is row group `g` of a pair.
+template <int Parts, class Operand>
+inline void multiply(const MatmulArgs& a, const Operand& operand) {
   const MatmulScratch s(a.scratch);
   const TileScope tiles;
   for (Index row = 0; row < a.rows; row += 32) {
-    Left left[2] = {left_operand(a, row, 0, s), {}};
+    Left left[2] = {operand(row, 0, s), {}};
     if (a.rows - row > 16) {
-      left[1] = left_operand(a, row + 16, 1, s);
+      left[1] = operand(row + 16, 1, s);
       multiply_rows<2, Parts>(a, left, row, s);
     } else {
       multiply_rows<1, Parts>(a, left, row, s);
@@ -222,15 +229,42 @@ inline void multiply(const MatmulArgs& a) {
 }
 
 inline void matmul(const MatmulArgs& a) {
-  switch (a.layout) {
-    case PackLayout::rows_f32: return avx512::matmul(a);
-    case PackLayout::tiles_bf16: return multiply<1>(a);
-    case PackLayout::tiles_bf16x3: return multiply<3>(a);
-    case PackLayout::split_f32:
-    case PackLayout::rows_int8:
-    case PackLayout::rows_bf16:
-    case PackLayout::pairs_bf16: return;  // not layouts of this table
+  const auto stored = [&](Index row, Index g, const MatmulScratch& s) { return left_operand(a, row, g, s); };
+  if (a.layout == PackLayout::rows_f32) return avx512::matmul(a);
+  if (a.layout == PackLayout::tiles_bf16) return multiply<1>(a, stored);
+  multiply<3>(a, stored);
+}
+
+// ----------------------------------------------------------------------------- quantised weights
+
+/// Row group `g` of a pair from `row` on: decoded, rounded to bf16 (see avx512_bf16_quantised.hpp) and laid
+/// out as tiles.
+inline Left decoded_operand(const WeightView& w, Index row, Index g, const MatmulScratch& s) {
+  std::byte* const panel = s.panel + g * ceil_div(w.cols, 32) * tile_bytes;
+  for (Index r = 0; r < 16; ++r) {
+    std::byte* const to = panel + r * 64;
+    if (row + r < w.rows) {
+      avx512_bf16::decode_steps(w, row + r,
+                                [&](Index i, __m512i v) { _mm512_store_si512(to + i * tile_bytes, v); });
+      continue;
+    }
+    for (Index i = 0; i < ceil_div(w.cols, 32); ++i) {
+      _mm512_store_si512(to + i * tile_bytes, _mm512_setzero_si512());
+    }
   }
+  return {.data = panel, .stride = 64, .step = tile_bytes};
+}
+
+inline Index quantised_scratch_bytes(Index rows, Index in, Index columns) {
+  const Index own = matmul_scratch_bytes(rows, in, columns);
+  const Index exact = avx512::quantised_scratch_bytes(rows, in, columns);
+  return own > exact ? own : exact;
+}
+
+inline void matmul_quantised(const MatmulArgs& a) {
+  if (keeps_f32(a.layout)) return avx512::matmul_quantised(a);
+  const WeightView w = a.strip();
+  multiply<1>(a, [&](Index row, Index g, const MatmulScratch& s) { return decoded_operand(w, row, g, s); });
 }
 
 }  // namespace kernels::amx

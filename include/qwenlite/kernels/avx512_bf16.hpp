@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of CPUs with AVX512_BF16: matrix products (avx512_bf16_matmul.hpp) and attention
-// (avx512_bf16_attention.hpp) of bf16 weights and caches at bf16 precision, the AVX-512 kernels with VNNI for
-// everything else. Inputs of bf16 weights are rounded to bf16 unless the model asks for `exact`.
+// The table of CPUs with AVX512_BF16: at bf16 precision, which is its default, products of bf16 weights
+// (avx512_bf16_matmul.hpp) and of quantised ones (avx512_bf16_quantised.hpp), and attention over bf16 caches
+// (avx512_bf16_attention.hpp); the AVX-512 kernels with VNNI for everything else.
 #pragma once
 
 #include <qwenlite/kernels/avx512_bf16_attention.hpp>
-#include <qwenlite/kernels/avx512_bf16_matmul.hpp>
+#include <qwenlite/kernels/avx512_bf16_quantised.hpp>
 #include <qwenlite/kernels/avx512_vnni.hpp>
 
 namespace qwenlite {
@@ -14,8 +14,9 @@ inline namespace QWENLITE_ABI {
 namespace kernels::avx512_bf16 {
 
 inline PackLayout layout(Format format, Precision precision) {
-  const bool rounds = format == Format::bf16 && precision == Precision::bf16;
-  return rounds ? PackLayout::rows_bf16 : avx512::layout(format, precision);
+  const bool rounds = precision == Precision::bf16 && (format == Format::bf16 || is_quantised(format));
+  if (!rounds) return avx512::layout(format, precision);
+  return format == Format::int4 ? PackLayout::blocks_bf16 : PackLayout::rows_bf16;
 }
 
 inline constexpr KernelTable table = [] {
@@ -26,6 +27,8 @@ inline constexpr KernelTable table = [] {
   t.pack = pack;
   t.matmul = matmul;
   t.matmul_scratch_bytes = matmul_scratch_bytes;
+  t.matmul_quantised = matmul_quantised;
+  t.quantised_scratch_bytes = quantised_scratch_bytes;
   t.attend_span = attend_span;
   t.attend_scratch_bytes = attend_scratch_bytes;
   return t;

@@ -50,6 +50,7 @@ struct Tile {
   float* out = nullptr;
   Index out_stride = 0;
   bool accumulate = false;
+  const float* scale = nullptr;  ///< by which the sums of each row are multiplied, or none
   Ahead ahead{};
   Carry carry{};
 };
@@ -86,7 +87,9 @@ inline void tile(const Tile& t) {
   }
   if (t.carry.suspend) return avx512::suspend_sums(t.carry, sum);
 #pragma GCC unroll 16
-  for (int c = 0; c < C; ++c) avx512::tile_store<R>(sum.at[c], t.out + c * t.out_stride, t.accumulate);
+  for (int c = 0; c < C; ++c) {
+    avx512::tile_store<R>(sum.at[c], t.out + c * t.out_stride, t.accumulate, t.scale);
+  }
 }
 
 /// All rows by C columns: tiles of R rows, then of one.
@@ -97,6 +100,7 @@ inline void tile_rows(Tile t, Index rows) {
     tile<R, C>(t);
     t.w += R * t.w_stride;
     t.out += R;
+    if (t.scale != nullptr) t.scale += R;
     t.ahead.from += t.ahead.per_tile;
     if (t.carry.sums != nullptr) t.carry.sums += R * C * 16;
   }
@@ -105,6 +109,7 @@ inline void tile_rows(Tile t, Index rows) {
     tile<1, C>(t);
     t.w += t.w_stride;
     ++t.out;
+    if (t.scale != nullptr) ++t.scale;
     if (t.carry.sums != nullptr) t.carry.sums += C * 16;
   }
 }
@@ -187,32 +192,39 @@ inline constexpr Index depth = 1024;
   return round_up(in, 32) * 2 + 64;
 }
 
-/// Many columns: each run of them by all rows of a copied panel, in parts of `in` whose sums are kept behind
-/// the panel. A part's tiles share out the prefetching of the next.
-inline void multiply_panel(Tile t, const MatmulArgs& a) {
-  const Index stride = panel_stride(a.in);
-  for (Index r = 0; r < a.rows; ++r) {
-    std::memcpy(a.scratch + r * stride, a.weights + r * a.row_bytes, static_cast<std::size_t>(a.in * 2));
-  }
-  auto* const carried = reinterpret_cast<float*>(a.scratch + a.rows * stride);
-  for_columns(a.columns, [&](Index column, Index n) {
-    for (Index first = 0; first < a.in; first += depth) {
+/// Bytes of the sums that are carried over from one part of `in` to the next.
+[[nodiscard]] constexpr Index carried_bytes(Index rows, Index in) noexcept {
+  return in > depth ? rows * tile_columns * 64 : 0;
+}
+
+/// Many columns: each run of them by all rows of a panel, in parts of `in` whose sums `carried` keeps.
+inline void multiply_in_parts(const Tile& t, Index rows, Index columns, std::byte* carried) {
+  for_columns(columns, [&](Index column, Index n) {
+    for (Index first = 0; first < t.in; first += depth) {
       Tile part = from_column(t, column);
-      const bool last = first + depth >= a.in;
-      part.in = last ? a.in - first : depth;
+      const bool last = first + depth >= t.in;
+      part.in = last ? t.in - first : depth;
       part.x += first * 2;
-      part.w = a.scratch + first * 2;
-      part.w_stride = stride;
-      part.carry = {carried, first > 0, !last};
-      multiply_columns(part, a.rows, n);
+      part.w += first * 2;
+      part.carry = {reinterpret_cast<float*>(carried), first > 0, !last};
+      multiply_columns(part, rows, n);
     }
   });
 }
 
+/// The same with a panel copied from where the weights lie; sums are carried behind it.
+inline void multiply_panel(Tile t, const MatmulArgs& a) {
+  t.w = a.scratch;
+  t.w_stride = panel_stride(a.in);
+  for (Index r = 0; r < a.rows; ++r) {
+    std::memcpy(a.scratch + r * t.w_stride, a.weights + r * a.row_bytes, static_cast<std::size_t>(a.in * 2));
+  }
+  multiply_in_parts(t, a.rows, a.columns, a.scratch + a.rows * t.w_stride);
+}
+
 inline Index matmul_scratch_bytes(Index rows, Index in, Index columns) {
   const Index weaker = avx512::matmul_scratch_bytes(rows, in, columns);  // other weights, exact precision
-  const Index carried = in > depth ? rows * tile_columns * 64 : 0;
-  const Index own = columns > 1 ? rows * panel_stride(in) + carried : 0;
+  const Index own = columns > 1 ? rows * panel_stride(in) + carried_bytes(rows, in) : 0;
   return own > weaker ? own : weaker;
 }
 

@@ -31,6 +31,13 @@ namespace kernels::avx512 {
   return v;
 }
 
+/// A product, rounded: it does not become one multiply-add with a sum that follows.
+template <class T>
+[[nodiscard]] [[gnu::always_inline]] inline T rounded(T product) {
+  asm("" : "+v"(product));
+  return product;
+}
+
 [[nodiscard]] inline __mmask16 first_lanes(Index n) {
   return static_cast<__mmask16>(n >= 16 ? 0xFFFFU : (1U << static_cast<unsigned>(n)) - 1U);
 }

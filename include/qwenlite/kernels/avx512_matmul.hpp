@@ -166,18 +166,25 @@ template <int R, int C>
   for (int i = 0; i < R * C; ++i) sum.at[i / R][i % R] = in_order(sum.at[i / R][i % R]);
 }
 
+/// Finishes the sums of R rows of one column, each times its row's scale where there are scales.
 template <int R>
-[[gnu::always_inline]] inline void tile_store(const __m512* sum, float* out, bool accumulate) {
+[[gnu::always_inline]] inline void tile_store(const __m512* sum, float* out, bool accumulate,
+                                              const float* scale = nullptr) {
   if constexpr (R % 4 == 0) {
 #pragma GCC unroll 16
     for (int r = 0; r < R; r += 4) {
       __m128 four = sum_lanes({sum[r], sum[r + 1], sum[r + 2], sum[r + 3]});
+      if (scale != nullptr) four = rounded(_mm_mul_ps(four, _mm_loadu_ps(scale + r)));
       if (accumulate) four = _mm_add_ps(_mm_loadu_ps(out + r), four);
       _mm_storeu_ps(out + r, four);
     }
   } else {
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) out[r] = accumulate ? out[r] + sum_lanes(sum[r]) : sum_lanes(sum[r]);
+    for (int r = 0; r < R; ++r) {
+      float one = sum_lanes(sum[r]);
+      if (scale != nullptr) one = rounded(one * scale[r]);
+      out[r] = accumulate ? out[r] + one : one;
+    }
   }
 }
 

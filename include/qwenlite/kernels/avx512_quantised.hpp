@@ -243,47 +243,58 @@ inline void multiply_stored(const WeightView& w, const float* x, float* out, boo
   return _mm512_permutexvar_ps(_mm512_srlv_epi32(raw, bits), values);
 }
 
-/// Decodes a row to out[cols]; decoded(i, scale, shift) gives elements [32 i, 32 i + 32).
-template <class Decoded>
-inline void decode_row_by(const WeightView& w, Index row, float* out, const Decoded& decoded) {
-  const Index steps = w.cols / 32;
+/// Calls store(i, elements [32 i, 32 i + 32)) for a whole row, the last ones padded with zeros.
+/// elements(scale, shift) gives what decodes them within one group.
+template <class Elements, class Store>
+inline void decode_groups(const WeightView& w, Index row, const Elements& elements, const Store& store) {
+  const Index steps = ceil_div(w.cols, 32);
   const Index group = w.planes.group / 32;
   GroupScales groups;
-  for (Index g = 0, i = 0; 32 * i < w.cols; ++g) {
+  for (Index g = 0, i = 0; i < steps; ++g) {
     if (g % 16 == 0) groups.load(w, row, 1, g);
-    const auto elements =
-        decoded(_mm512_set1_ps(groups.scale[0][g % 16]), _mm512_set1_ps(groups.shift[0][g % 16]));
-    const Index last = i + group < steps ? i + group : steps;
-    const Index end = i + group;
-    for (; i < last; ++i) {
-      const TwoVectors two = elements(i);
-      _mm512_storeu_ps(out + 32 * i, two.first);
-      _mm512_storeu_ps(out + 32 * i + 16, two.second);
-    }
-    if (i == end) continue;
-    if (32 * i == w.cols) return;
-    const TwoVectors two = elements(i);
-    const Index left = w.cols - 32 * i;
-    _mm512_mask_storeu_ps(out + 32 * i, first_lanes(left), two.first);
-    if (left > 16) _mm512_mask_storeu_ps(out + 32 * i + 16, first_lanes(left - 16), two.second);
-    return;
+    const auto decoded =
+        elements(_mm512_set1_ps(groups.scale[0][g % 16]), _mm512_set1_ps(groups.shift[0][g % 16]));
+    const Index last = steps - i > group ? i + group : steps;
+    for (; i < last; ++i) store(i, decoded(i));
   }
 }
 
-template <class Bytes>
-inline void decode_bytes(const WeightView& w, Index row, float* out) {
-  decode_row_by(w, row, out, [p = w.row(row)](__m512 scale, __m512 shift) {
-    return [=](Index i) { return Bytes::decode(p + 32 * i, scale, shift); };
-  });
+template <class Bytes, class Store>
+inline void decode_bytes(const WeightView& w, Index row, const Store& store) {
+  decode_groups(
+      w, row,
+      [p = w.row(row)](__m512 scale, __m512 shift) {
+        return [=](Index i) { return Bytes::decode(p + 32 * i, scale, shift); };
+      },
+      store);
 }
 
+/// Calls store(i, elements [32 i, 32 i + 32)) for a row of any quantised format.
+template <class Store>
+inline void decode_steps(const WeightView& w, Index row, const Store& store) {
+  if (w.format == Format::fp8) return decode_bytes<Fp8>(w, row, store);
+  if (w.format == Format::int8) return decode_bytes<Int8>(w, row, store);
+  decode_groups(
+      w, row,
+      [p = w.row(row)](__m512 scale, __m512 shift) {
+        return [p, values = int4_values(scale, shift)](Index i) {
+          return TwoVectors{decode_int4(p, 2 * i, values), decode_int4(p, 2 * i + 1, values)};
+        };
+      },
+      store);
+}
+
+/// Decodes a row to out[cols].
 inline void decode_quantised(const WeightView& w, Index row, float* out) {
-  if (w.format == Format::fp8) return decode_bytes<Fp8>(w, row, out);
-  if (w.format == Format::int8) return decode_bytes<Int8>(w, row, out);
-  decode_row_by(w, row, out, [p = w.row(row)](__m512 scale, __m512 shift) {
-    return [p, values = int4_values(scale, shift)](Index i) {
-      return TwoVectors{decode_int4(p, 2 * i, values), decode_int4(p, 2 * i + 1, values)};
-    };
+  decode_steps(w, row, [&](Index i, const TwoVectors& two) {
+    const Index left = w.cols - 32 * i;
+    if (left >= 32) {
+      _mm512_storeu_ps(out + 32 * i, two.first);
+      _mm512_storeu_ps(out + 32 * i + 16, two.second);
+      return;
+    }
+    _mm512_mask_storeu_ps(out + 32 * i, first_lanes(left), two.first);
+    if (left > 16) _mm512_mask_storeu_ps(out + 32 * i + 16, first_lanes(left - 16), two.second);
   });
 }
 

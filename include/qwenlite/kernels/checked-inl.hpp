@@ -7,8 +7,9 @@
 // the sum of their absolute values. Chains: rows meet in lanes of four or more, so n / 4 and a few steps for
 // the lanes; tiles add term after term, n, or 3 n when inputs come in three parts. No rounding can
 // exceed these bounds, and a lost, doubled or misplaced term of ordinary size exceeds them by far.
-// Activations that became int8 are those that the kernel packed; sums of integers have no error, the chains
-// over groups less than others.
+// Activations that were rounded to int8 or bf16 are those that the kernel packed; where it rounds quantised
+// weights too, so does the comparison. Sums of integers have no error, the chains over groups less than
+// others.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <qwenlite/kernels/ops.hpp>
 #include <qwenlite/kernels/scalar.hpp>
@@ -30,7 +32,8 @@ inline constexpr double vanishing = 1e-36;  ///< kernels may take denormal numbe
 
 /// What a sum of n products may be off by, as a part of the sum of their absolute values.
 [[nodiscard]] inline double sum_bound(Index n, PackLayout layout) {
-  const bool lanes = keeps_f32(layout) || layout == PackLayout::rows_int8 || layout == PackLayout::rows_bf16;
+  const bool lanes = keeps_f32(layout) || layout == PackLayout::rows_int8 ||
+                     layout == PackLayout::rows_bf16 || layout == PackLayout::blocks_bf16;
   const Index chain = lanes ? n / 4 : rounds_to_bf16(layout) ? n : 3 * n;
   return static_cast<double>(chain + 8) * u;
 }
@@ -139,6 +142,7 @@ inline void Comparison::report(const MessageText& what, const char* column_name,
   if (layout == PackLayout::rows_f32) return "float32 rows";
   if (layout == PackLayout::split_f32) return "split float32 rows";
   if (layout == PackLayout::rows_bf16) return "bf16 rows";
+  if (layout == PackLayout::blocks_bf16) return "bf16 blocks";
   if (layout == PackLayout::pairs_bf16) return "bf16 pairs of columns";
   if (layout == PackLayout::rows_int8) return "int8 rows";
   return layout == PackLayout::tiles_bf16 ? "bf16 tiles" : "tiles of three bf16 parts";
@@ -169,6 +173,14 @@ inline void unpack(PackLayout layout, const std::byte* packed, Index in, Index c
   if (layout == PackLayout::rows_bf16) {
     const std::byte* row = packed + column * packed_bytes(layout, 1, in);
     for (Index i = 0; i < in; ++i) out[i] = decode(Format::bf16, row, i);
+    return;
+  }
+  if (layout == PackLayout::blocks_bf16) {
+    const std::byte* row = packed + column * packed_bytes(layout, 1, in);
+    for (Index i = 0; i < in; ++i) {
+      const Index block = i / quantised_block * quantised_block;
+      out[i] = decode(Format::bf16, row, block + place_in_block(i - block));
+    }
     return;
   }
   if (layout == PackLayout::pairs_bf16) {
@@ -252,12 +264,14 @@ QWENLITE_INLINE Packed pack(const Ops& plain, const ConstMatrix<float>& x, const
 struct Input {
   AlignedBuffer rows;                // [columns][in rounded up to 32]
   const std::byte* codes = nullptr;  // the packed columns, if they are int8
+  bool rounds;                       // quantised weights become bf16, as activations do
   Index in;
   Index columns;
   double bound;
 
   Input(const Ops& ops, const Packed& x, Format weights)
       : rows(x.columns * round_up(x.in, 32) * 4),
+        rounds(rounds_to_bf16(ops.layout(weights))),
         in(x.in),
         columns(x.columns),
         bound(sum_bound(x.in, ops.layout(weights))) {
@@ -270,19 +284,15 @@ struct Input {
 
   /// out[t] = weight row r times column t.
   void multiply(const WeightView& w, Index r, float* out) const {
-    const auto product = codes != nullptr         ? scalar::matmul_int8
-                         : is_quantised(w.format) ? scalar::matmul_quantised
-                                                  : scalar::matmul;
-    product({.weights = w.row(r),
-             .format = w.format,
-             .row_bytes = w.row_bytes(),
-             .planes = w.planes_from(r),
-             .rows = 1,
-             .in = in,
-             .packed = codes != nullptr ? codes : rows.data(),
-             .columns = columns,
-             .out = out,
-             .out_stride = 1});
+    if (rounds && is_quantised(w.format) && !has_row_scales(w)) {
+      const std::vector<Bf16> elements = rounded_row(w, r);
+      return multiply(scalar::matmul,
+                      {reinterpret_cast<const std::byte*>(elements.data()), 1, in, Format::bf16}, out);
+    }
+    multiply(codes != nullptr         ? scalar::matmul_int8
+             : is_quantised(w.format) ? scalar::matmul_quantised
+                                      : scalar::matmul,
+             {w.row(r), 1, in, w.format, w.planes_from(r)}, out);
   }
 
   /// What such a sum may be off by: `bound` of the sum of |w x|.
@@ -293,6 +303,27 @@ struct Input {
       size += std::abs(static_cast<double>(decode(w, r, i)) * static_cast<double>(x[i]));
     }
     return bound * size;
+  }
+
+ private:
+  void multiply(void (*product)(const MatmulArgs&), const WeightView& row, float* out) const {
+    product({.weights = row.data,
+             .format = row.format,
+             .row_bytes = row.row_bytes(),
+             .planes = row.planes,
+             .rows = 1,
+             .in = in,
+             .packed = codes != nullptr ? codes : rows.data(),
+             .columns = columns,
+             .out = out,
+             .out_stride = 1});
+  }
+
+  [[nodiscard]] std::vector<Bf16> rounded_row(const WeightView& w, Index r) const {
+    std::vector<Bf16> elements;
+    elements.reserve(static_cast<std::size_t>(in));
+    for (Index i = 0; i < in; ++i) elements.emplace_back(decode(w, r, i));
+    return elements;
   }
 };
 

@@ -51,8 +51,9 @@ QWENLITE_INLINE CpuFeatures probe_cpu() noexcept {
   found.avx512 =
       found.avx2 && (xcr0 & 0xE6U) == 0xE6U && bit(ebx, 16) && bit(ebx, 17) && bit(ebx, 30) && bit(ebx, 31);
   found.avx512_vnni = found.avx512 && bit(ecx, 11);
+  const bool vbmi = bit(ecx, 1);
   __cpuid_count(7, 1, eax, ebx, ecx, edx);
-  found.avx512_bf16 = found.avx512_vnni && bit(eax, 5);
+  found.avx512_bf16 = found.avx512_vnni && vbmi && bit(eax, 5);
   found.one_stream = is_amd;
   found.fast_bf16 = found.avx512_bf16 && is_amd;
   found.amx = found.avx512_bf16 && amx && (xcr0 & 0x60000U) == 0x60000U;

@@ -18,10 +18,11 @@ inline namespace QWENLITE_ABI {
 enum class Format : std::uint8_t { bf16, f16, f32, int8, int4, fp8 };
 inline constexpr Index format_count = 6;
 
-/// What a matrix product rounds its inputs to (weights are used as stored, sums are float32).
+/// What a matrix product rounds its inputs to (sums are float32). Weights are used as stored.
 enum class Precision : std::uint8_t {
   exact,  ///< activations keep float32's accuracy
-  bf16,   ///< activations are rounded once to bfloat16, as the original models run
+  bf16,   ///< activations may be rounded once to bfloat16, as the original models run; so may the elements of
+          ///< quantised weights, but for int8 by rows
   int8,   ///< before int8 and int4 weights activations become int8 (int8_activations.hpp); else exact
 };
 

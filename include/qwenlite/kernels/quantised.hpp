@@ -29,7 +29,8 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
 /// What weights are quantised to: a format, elements that share a scale, and whether groups have zero points.
-/// Made from a Format alone, the usual choice for it: {.weights = Format::int8}. The only fp8 is Format::fp8.
+/// Made from a Format alone, the usual choice for it: {.weights = Format::int8} is int8 by rows. The only fp8
+/// is Format::fp8.
 struct WeightFormat {
   Format format = Format::bf16;
   Index group = 0;        ///< 32, 64 or 128; 0: the whole row (int8 only); fp8: 128, and 128 rows share it
@@ -52,9 +53,9 @@ struct WeightFormat {
     return symmetric && group == (format == Format::fp8 ? 128 : 0);
   }
 
-  /// Elements of a group in rows of `cols`.
+  /// Elements of a group in rows of `cols`, never 0.
   [[nodiscard]] constexpr Index group_of(Index cols) const noexcept {
-    return group > 0 ? group : round_up(cols, quantised_block);
+    return group > 0 ? group : cols > 0 ? round_up(cols, quantised_block) : quantised_block;
   }
   /// Bytes of all planes of a matrix, or of the matrix itself if the format is not quantised.
   [[nodiscard]] constexpr Index bytes(Index rows, Index cols) const noexcept {
@@ -106,6 +107,11 @@ inline void store_value(Format format, std::byte* row, Index i, int value) noexc
   std::byte& pair = row[word * 4 + bit / 8];
   pair = (pair & (bit % 8 == 0 ? std::byte{0xF0} : std::byte{0x0F})) |
          static_cast<std::byte>(static_cast<unsigned>(value) << static_cast<unsigned>(bit % 8));
+}
+
+/// Whether a row's elements are integers of bf16 times one number: int8 by rows, without zero points.
+[[nodiscard]] constexpr bool has_row_scales(const WeightView& w) noexcept {
+  return w.format == Format::int8 && w.planes.zeros == nullptr && w.cols <= w.planes.group;
 }
 
 /// Scale of group g of row r of an fp8 matrix.

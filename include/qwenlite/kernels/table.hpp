@@ -25,18 +25,25 @@ enum class PackLayout : std::uint8_t {
   split_f32,     ///< as rows_f32, but of each 32 elements the even ones come first, then the odd ones
   rows_int8,     ///< column after column, as int8_activations.hpp describes
   rows_bf16,     ///< [columns][in rounded up to 32] bf16, the tail zero
+  blocks_bf16,   ///< rows_bf16 rounded up to 128, each 128 elements as [4 parts][16 lanes][2 halves]
 };
-inline constexpr Index layout_count = 7;
+inline constexpr Index layout_count = 8;
 
 /// Whether products with weights of a format take activations in rows_int8: the same on every table.
 [[nodiscard]] constexpr bool takes_int8(Format format, Precision precision) noexcept {
   return precision == Precision::int8 && (format == Format::int8 || format == Format::int4);
 }
 
+/// Place in PackLayout::blocks_bf16 of element i of a block: elements 16 p + l and 64 + 16 p + l of a block
+/// are neighbours, as they are in the words of a block of int4 shifted by 4 p bits.
+[[nodiscard]] constexpr Index place_in_block(Index i) noexcept {
+  return i % 64 / 16 * 32 + i % 16 * 2 + i / 64;
+}
+
 /// Whether activations are rounded to bf16 on the way into it.
 [[nodiscard]] constexpr bool rounds_to_bf16(PackLayout layout) noexcept {
   return layout == PackLayout::tiles_bf16 || layout == PackLayout::pairs_bf16 ||
-         layout == PackLayout::rows_bf16;
+         layout == PackLayout::rows_bf16 || layout == PackLayout::blocks_bf16;
 }
 
 /// Whether activations keep their float32 bits, in rows.
@@ -48,6 +55,7 @@ inline constexpr Index layout_count = 7;
   if (keeps_f32(layout)) return columns * round_up(in, 32) * 4;
   if (layout == PackLayout::rows_int8) return columns * int8_column_bytes(in);
   if (layout == PackLayout::rows_bf16) return columns * round_up(in, 32) * 2;
+  if (layout == PackLayout::blocks_bf16) return columns * round_up(in, quantised_block) * 2;
   if (layout == PackLayout::pairs_bf16) return round_up(columns, 2) * round_up(in, 32) * 2;
   const Index tiles = ceil_div(columns, 16) * ceil_div(in, 32) * 1024;
   return layout == PackLayout::tiles_bf16 ? tiles : tiles * 3;
@@ -147,7 +155,7 @@ struct KernelTable {
   void (*pack)(const PackArgs& args) = nullptr;
   void (*matmul)(const MatmulArgs& args) = nullptr;
   Index (*matmul_scratch_bytes)(Index rows, Index in, Index columns) = nullptr;
-  /// The same for weights of a quantised format; always of activations in rows_f32.
+  /// The same for weights of a quantised format.
   void (*matmul_quantised)(const MatmulArgs& args) = nullptr;
   Index (*quantised_scratch_bytes)(Index rows, Index in, Index columns) = nullptr;
   /// The same for int8 and int4 weights and activations in rows_int8; all tables give the same bits.

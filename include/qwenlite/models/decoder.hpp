@@ -255,8 +255,7 @@ void Model<Shape, Kv, State>::embed(Batch& batch, const BatchPart& part) const {
 }
 
 /// Final norm and output matrix for the tokens that get results, and no others. The output matrix takes its
-/// input in full in every precision: its rounding errors would go straight into the logits, and it sees so
-/// few rows that the weights set its pace.
+/// input in full in every precision, unless it is quantised itself (head_precision()).
 template <ModelShape Shape, KvPolicy Kv, StatePolicy State>
 void Model<Shape, Kv, State>::read_out(Batch& batch, const BatchPart& part) const {
   if (part.results == 0) return;

@@ -33,10 +33,17 @@ struct WorkspaceLimits {
   Index max_tokens = 0;   ///< longest sequence
 };
 
+/// What the output matrix rounds its input to. Rounding errors would go straight into the logits, and so few
+/// rows are multiplied that the weights set the pace: the input is taken in full. Where the matrix itself is
+/// quantised, which costs several times as much, rounding to bf16 is allowed if it is elsewhere.
+[[nodiscard]] constexpr Precision head_precision(Precision precision, Format head) noexcept {
+  return precision == Precision::bf16 && is_quantised(head) ? precision : Precision::exact;
+}
+
 class Workspace {
  public:
   Workspace(const Ops& ops, const NetworkSizes& sizes)
-      : ops_(ops), head_ops_(ops.with(Precision::exact)), sizes_(sizes) {}
+      : ops_(ops), head_ops_(ops.with(head_precision(ops.precision(), sizes.head_format))), sizes_(sizes) {}
 
   /// Makes room for at least `needed`; what was in the buffers is lost if they have to grow.
   void grow(const WorkspaceLimits& needed);
