@@ -39,9 +39,9 @@ def variants():
     for kv in KV:
         if kv != "bf16":
             yield "bf16", "", kv, "exact"
-    yield "int8:128", "rtn", "int8", "exact"
+    yield "int8:row", "rtn", "int8", "exact"
     yield "int4:32", "GPTQ", "int8", "exact"
-    yield "int8:128", "rtn", "bf16", "int8"
+    yield "int8:row", "rtn", "bf16", "int8"
     yield "int4:32", "GPTQ", "bf16", "int8"
 
 
@@ -100,7 +100,7 @@ def table(rows):
 def report(rows):
     text = ("# What quantising costs\n\nThe answers of the held-out conversations "
             "(`perplexity --conversations`), against the same model as stored. Made by `quality.py`. Embedding and "
-            "output matrix are int8 in groups of 128 where weights are int8 or int4. KL in nats a token.\n")
+            "output matrix are int8 by rows where weights are int8 or int4. KL in nats a token.\n")
     for model in MODELS:
         mine = [row for row in rows if row["model"] == model]
         text += f"\n## {model}, {mine[0]['tokens']} tokens\n\n{table(mine)}"

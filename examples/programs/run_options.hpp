@@ -50,7 +50,7 @@ inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = tru
       ->check(a_kv_format());
   app.add_option("--weights", options.weights,
                  "quantise weights while opening: int8, int4, fp8, or with a group of 32, 64 or 128: "
-                 "int4:32, int4:64:zeros, int8:row (default: as stored)")
+                 "int4:32, int4:64:zeros, int8:128 (default: as stored)")
       ->group(group)
       ->check(a_weight_format());
   app.add_option("--embedding-weights", options.embedding_weights,

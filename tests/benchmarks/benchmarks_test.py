@@ -65,11 +65,11 @@ class ModelBench(unittest.TestCase):
             self.assertEqual(run("random_checkpoint", "qwen3.5-tiny", place, "f32").returncode, 0)
             report = self.measure(place, "--prefill", "8", "--decode-context", "0")
             quantised = self.measure(place, "--prefill", "8", "--decode-context", "0",
-                                     "--weights", "int8:row,fp8/int4:32")
+                                     "--weights", "int8:128,fp8/int4:32")
         self.assertEqual([r["weights"] for r in report["results"]], ["f32"])
         self.assertEqual(report["results"][0]["model"], pathlib.Path(place).name)
         self.assertEqual([(r["weights"], r["embedding_weights"]) for r in quantised["results"]],
-                         [("int8:row", "int8:128"), ("fp8", "int4:32")])
+                         [("int8:128", "int8:row"), ("fp8", "int4:32")])
 
     def test_quantised_weights(self):
         words = ("bf16", "int8", "int4", "int4:32:zeros/int4", "fp8/fp8")
@@ -77,7 +77,7 @@ class ModelBench(unittest.TestCase):
                               "--prefill", "8")
         results = [r for r in report["results"] if r["test"] == "decode"]
         self.assertEqual([(r["weights"], r["embedding_weights"]) for r in results],
-                         [("bf16", "bf16"), ("int8:128", "int8:128"), ("int4:64", "int8:128"),
+                         [("bf16", "bf16"), ("int8:row", "int8:row"), ("int4:64", "int8:row"),
                           ("int4:32:zeros", "int4:64"), ("fp8", "fp8")])
         bytes_of_step = [r["read_gb_s"] / r["tokens_per_s"] for r in results]
         for quantised in bytes_of_step[1:]:

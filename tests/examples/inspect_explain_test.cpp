@@ -32,7 +32,7 @@ TEST_CASE("inspect explain says what was chosen and why") {
 
   const Json quantised = run_json("inspect", {"explain", tiny(), "--weights", "int4:32"});
   CHECK(quantised["weights"]["quantised"] == 29);
-  CHECK(quantised["weights"]["quantised_to"] == "int4 in groups of 32, embedding int8 in groups of 128");
+  CHECK(quantised["weights"]["quantised_to"] == "int4 in groups of 32, embedding int8 by rows");
   CHECK(quantised["weights"]["bytes_in_use"] < plain["weights"]["bytes"]);
 
   const Json asked = run_json("inspect", {"explain", tiny(), "--threads", "3", "--kv", "f32", "--precision",

@@ -116,7 +116,7 @@ TEST_CASE("perplexity compares with a reference") {
   CHECK(rounded["kl"].get<double>() < 1e-2);
   const Json coarse = with({"--weights", "int4", "--reference-weights", "bf16"});
   CHECK(coarse["kl"].get<double>() > rounded["kl"].get<double>());
-  CHECK(coarse["model"]["weights"] == "int4 in groups of 64, embedding int8 in groups of 128");
+  CHECK(coarse["model"]["weights"] == "int4 in groups of 64, embedding int8 by rows");
   CHECK(coarse["reference"]["weights"] == same["model"]["weights"]);
   CHECK(coarse["reference"]["perplexity"] == same["perplexity"]);
   CHECK(none["model"]["kv"] == "none");
@@ -175,7 +175,7 @@ TEST_CASE("perplexity prints a table, and no bar where there is no terminal") {
     return table.find(value, at + 1 + row.size()) - at;
   };
   INFO(table);
-  const std::size_t second = column("weights", "int8 in groups of 128\n");
+  const std::size_t second = column("weights", "int8 by rows\n");
   REQUIRE(second < 200);
   CHECK(table.find("reference\n") - table.find("\n\n") - 1 == second);
   CHECK(column("checkpoint", "qwen3\n") == second);

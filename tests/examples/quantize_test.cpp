@@ -58,8 +58,8 @@ TEST_CASE("quantize tells what it did") {
   INFO(result.err);
   CHECK(result.status == 0);
   CHECK(result.err.empty());
-  for (const char* part : {"int4 in groups of 32", "int8 in groups of 128", "GPTQ", "43\n",
-                           "of the layers' results", "MB, ", " tokens\n"}) {
+  for (const char* part : {"int4 in groups of 32", "int8 by rows", "GPTQ", "43\n", "of the layers' results",
+                           "MB, ", " tokens\n"}) {
     CHECK_THAT(result.out, has_text(part));
   }
   const Result again = run("quantize", {"qwen3", out});

@@ -114,9 +114,9 @@ TEST_CASE("explain tells when the embedding alone was quantised") {
   const ql::AnyModel model = ql::open(tiny(), {.threads = 1, .embedding_weights = ql::Format::int8});
   const ql::Explanation e = model.explain();
   CHECK(e.weights.quantised == 1);
-  CHECK(e.weights.quantised_to == "embedding int8 in groups of 128, layers as stored");
+  CHECK(e.weights.quantised_to == "embedding int8 by rows, layers as stored");
   CHECK_THAT(e.to_string(), has_text("\nquantised   1 tensor, ") &&
-                                has_text(" in memory: embedding int8 in groups of 128, layers as stored\n"));
+                                has_text(" in memory: embedding int8 by rows, layers as stored\n"));
 }
 
 TEST_CASE("the log gets the lines of explain while the model opens, and nothing afterwards") {

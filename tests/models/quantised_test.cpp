@@ -222,14 +222,14 @@ TEST_CASE("opening reports what is quantised, as it goes and afterwards") {
                       four.bytes(c.hidden_size, c.intermediate_size);
   CHECK(w.quantised == 4 * 7 + 1);
   CHECK(w.quantised_bytes == 4 * layer + WeightFormat(Format::int8).bytes(c.vocab_size, c.hidden_size));
-  CHECK(w.quantised_to == "int4 in groups of 32, embedding int8 in groups of 128");
+  CHECK(w.quantised_to == "int4 in groups of 32, embedding int8 by rows");
   CHECK(w.bytes_in_use < w.bytes);
   CHECK_THAT(model.explain().to_string(),
              has_text("quantised   29 tensors, ") && has_text(" in memory: int4 in groups of 32, embedding"));
 
   CHECK(ql::open(files, {.threads = 1}).explain().weights.quantised == 0);
   CHECK(ql::open(files, {.threads = 1, .weights = Format::int8}).explain().weights.quantised_to ==
-        "int8 in groups of 128");
+        "int8 by rows");
   CHECK(ql::open(files, {.threads = 1, .embedding_weights = Format::int8}).explain().weights.quantised == 1);
 }
 

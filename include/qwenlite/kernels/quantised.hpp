@@ -39,9 +39,9 @@ struct WeightFormat {
   constexpr WeightFormat() = default;
   constexpr WeightFormat(Format f) noexcept  // NOLINT(google-explicit-constructor)
       : format(f),
-        group(f == Format::int4 ? 64
-              : is_quantised(f) ? 128
-                                : 0) {}
+        group(f == Format::int4  ? 64
+              : f == Format::fp8 ? 128
+                                 : 0) {}
   constexpr WeightFormat(Format f, Index elements, bool without_zeros = true) noexcept
       : format(f), group(elements), symmetric(without_zeros) {}
 

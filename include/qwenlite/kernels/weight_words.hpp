@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Formats of weights as words, on command lines and in the config.json of quantised checkpoints: int8:128,
-// int8:row, int4:64, int4:64:zeros, fp8, bf16. A name alone stands for the usual choice, as in WeightFormat.
+// Formats of weights as words, on command lines and in the config.json of quantised checkpoints: int8:row,
+// int8:128, int4:64, int4:64:zeros, fp8, bf16. A name alone stands for the usual choice, as in WeightFormat.
 #pragma once
 
 #include <optional>

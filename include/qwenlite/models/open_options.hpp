@@ -39,7 +39,7 @@ struct OpenOptions {
   /// is not quantised asks that they are stored so, and of matrices that the files hold quantised any format
   /// does: another than theirs is an error.
   std::optional<WeightFormat> weights = {};
-  /// The same for embedding and output matrix. Empty: int8 in groups of 128 if `weights` is quantised, since
+  /// The same for embedding and output matrix. Empty: int8 by rows if `weights` is quantised, since
   /// errors of the output matrix go straight into the logits.
   std::optional<WeightFormat> embedding_weights = {};
   /// Called while weights are quantised or unpacked: bytes done and bytes in all, equal in the last call. An

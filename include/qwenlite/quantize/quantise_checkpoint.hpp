@@ -25,7 +25,7 @@ inline namespace QWENLITE_ABI {
 struct QuantiseOptions {
   /// What the layers' matrices become. One that is not quantised asks that they are stored so, and stay.
   WeightFormat weights = Format::int4;
-  /// The same for embedding and output matrix. Empty: int8 in groups of 128; with fp8 as stored.
+  /// The same for embedding and output matrix. Empty: int8 by rows; with fp8 as stored.
   std::optional<WeightFormat> embedding_weights = {};
   /// For the layers; embedding, output matrix and a head for multi-token prediction are rounded to nearest.
   QuantisationMethod method = QuantisationMethod::rtn;
