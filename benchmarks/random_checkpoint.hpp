@@ -2,8 +2,7 @@
 //
 // A checkpoint directory of a built-in shape with random weights, for measurements without a download. The
 // tensors have the published names, dtypes and order and begin as many bytes past a 64-byte line as in the
-// published files; their values are never zero. Written in a second or so, by all threads, straight into the
-// mapped file.
+// published files; their values are never zero. Written by all threads, straight into the mapped file.
 #pragma once
 
 #include <algorithm>
@@ -174,6 +173,18 @@ inline void fill_random(std::byte* out, Index bytes, std::uint64_t seed, const R
   }
 }
 
+/// Writes a file to the disk, forgets its pages and reads it again from end to end: it then lies in memory as
+/// a file from another day does, in pages as large as the system reads ahead, not in those it was written in.
+inline void read_anew(int file) {
+  if (fsync(file) != 0 || posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) != 0) return;
+  std::vector<std::byte> piece(std::size_t{1} << 20U);
+  for (off_t at = 0;;) {
+    const ssize_t got = pread(file, piece.data(), piece.size(), at);
+    if (got <= 0) return;
+    at += got;
+  }
+}
+
 /// Writes model.safetensors. Throws qwenlite::Error when the system refuses.
 inline void write_random_tensors(const std::filesystem::path& path, const std::vector<RandomTensor>& tensors,
                                  const std::string& header) {
@@ -184,8 +195,8 @@ inline void write_random_tensors(const std::filesystem::path& path, const std::v
   void* const mapped =
       sized ? mmap(nullptr, static_cast<std::size_t>(total), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
             : MAP_FAILED;
-  if (file >= 0) close(file);
   if (mapped == MAP_FAILED) {
+    if (file >= 0) close(file);
     throw qwenlite::Error(qwenlite::ErrorCode::io, path.string(), "cannot be written", "room for it");
   }
   auto* const bytes = static_cast<std::byte*>(mapped);
@@ -207,6 +218,8 @@ inline void write_random_tensors(const std::filesystem::path& path, const std::v
     data += t.bytes();
   }
   munmap(mapped, static_cast<std::size_t>(total));
+  read_anew(file);
+  close(file);
 }
 
 /// Writes config.json and model.safetensors into an existing directory.

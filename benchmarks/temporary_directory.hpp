@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A directory for files of a gigabyte that must not be left behind: in memory where the system has a file
-// system for that (/dev/shm), removed with the object and also when the program is interrupted.
+// A directory for files of a gigabyte that must not be left behind: where $TMPDIR says, else in /tmp; removed
+// with the object and also when the program is interrupted. On a disk weights lie in memory as users' do,
+// which files in memory (/dev/shm) do not: those have small pages.
 #pragma once
 
 #include <array>
@@ -19,10 +20,11 @@ class TemporaryDirectory {
  public:
   TemporaryDirectory() {
     namespace fs = std::filesystem;
-    const fs::path place = access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
+    const fs::path place = fs::temp_directory_path();
     std::string name = (place / "qwenlite-bench-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) {
-      throw qwenlite::Error(qwenlite::ErrorCode::io, place.string(), "not writable", "room for weights");
+      throw qwenlite::Error(qwenlite::ErrorCode::io, place.string(), "not writable",
+                            "room for weights (TMPDIR names another place)");
     }
     path_ = name;
     for (const char* file : {"config.json", "model.safetensors"}) remember((path_ / file).string());

@@ -143,14 +143,16 @@ class Checkpoints {
   return qwenlite::open(qwenlite::Checkpoint(c.directory), options);
 }
 
-/// Tiles and dot products of bf16 multiply bf16 weights only, the latter inputs of bf16 only; products of
-/// bytes int8 and int4 ones if their inputs are int8.
+/// What the units that multiply can give: products of bytes, of numbers of bf16, or float32 multiply-adds.
+/// Tiles multiply bf16 weights with float32 inputs too, in parts.
 [[nodiscard]] double product_roof(const Roofline& r, const Configuration& c) {
-  const Format format = c.formats.layers.format;
-  const bool rounds = c.precision.value_or(qwenlite::Precision::bf16) == qwenlite::Precision::bf16;
-  if (format == Format::bf16 && (rounds || r.tile_fed_gflop_s)) return r.product_gflop_s();
-  const bool bytes = c.precision == qwenlite::Precision::int8 && format != Format::fp8;
-  return (bytes && r.int8_gop_s ? r.int8_gop_s : r.fma_gflop_s).value_or(0);
+  const auto& table = qwenlite::kernels::by_name(c.isa);
+  const auto precision = c.precision.value_or(table.default_precision);
+  const qwenlite::kernels::PackLayout layout = table.layout(c.formats.layers.format, precision);
+  if (layout == qwenlite::kernels::PackLayout::rows_int8 && r.int8_gop_s) return *r.int8_gop_s;
+  const bool products_of_bf16 =
+      rounds_to_bf16(layout) || layout == qwenlite::kernels::PackLayout::tiles_bf16x3;
+  return products_of_bf16 ? r.product_gflop_s() : r.fma_gflop_s.value_or(0);
 }
 
 /// Bytes of weights that a decode step reads. Of weights quantised in the files, all that the network has but
