@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The C interface over the library. No exception leaves a function: `guarded` turns it into the value that
-// means failure and the text that qwenlite_error() tells.
+// means failure and what qwenlite_error() and qwenlite_error_code() tell.
 #include "qwenlite_c.h"
 
 #include <algorithm>
@@ -37,14 +37,20 @@ struct qwenlite_session {
 namespace {
 
 thread_local std::array<char, 1024> last_error{};  // noting a failure must not fail
+thread_local const char* last_code = "";           // a literal
 
 template <class Result, class Work>
 Result guarded(Result failure, const Work& work) noexcept {
   try {
     return work();
+  } catch (const ql::Error& e) {
+    last_code = ql::name_of(e.code()).data();
+    std::snprintf(last_error.data(), last_error.size(), "%s", e.what());
   } catch (const std::exception& e) {
+    last_code = "other";
     std::snprintf(last_error.data(), last_error.size(), "%s", e.what());
   } catch (...) {
+    last_code = "other";
     std::snprintf(last_error.data(), last_error.size(), "the receiver threw something");
   }
   return failure;
@@ -87,6 +93,10 @@ const char* qwenlite_version(void) {
 
 const char* qwenlite_error(void) {
   return last_error.data();
+}
+
+const char* qwenlite_error_code(void) {
+  return last_code;
 }
 
 qwenlite_model* qwenlite_open(const char* directory, int32_t threads) {

@@ -27,6 +27,11 @@ const char* qwenlite_version(void);
 /* What the last failure in this thread was, in one line. Valid until the next one. */
 const char* qwenlite_error(void);
 
+/* What kind of failure that was, in one word: "io", "bad_file", "bad_config", "bad_tensor", "unsupported",
+ * "bad_argument", "bad_text", "context_full", "numeric" or "cancelled"; "other" for what is none of the
+ * library's errors (no memory, say), and empty before the first failure. */
+const char* qwenlite_error_code(void);
+
 /* Opens a checkpoint directory. threads 0: as many as the process may use. NULL on failure. */
 qwenlite_model* qwenlite_open(const char* directory, int32_t threads);
 

@@ -88,6 +88,23 @@ enum class ErrorCode : std::uint8_t {
   cancelled,     ///< the caller asked to stop
 };
 
+/// The code as written: "bad_file".
+[[nodiscard]] constexpr std::string_view name_of(ErrorCode code) noexcept {
+  switch (code) {
+    case ErrorCode::io: return "io";
+    case ErrorCode::bad_file: return "bad_file";
+    case ErrorCode::bad_config: return "bad_config";
+    case ErrorCode::bad_tensor: return "bad_tensor";
+    case ErrorCode::unsupported: return "unsupported";
+    case ErrorCode::bad_argument: return "bad_argument";
+    case ErrorCode::bad_text: return "bad_text";
+    case ErrorCode::context_full: return "context_full";
+    case ErrorCode::numeric: return "numeric";
+    case ErrorCode::cancelled: return "cancelled";
+  }
+  return "?";
+}
+
 /// A piece of a message: text, or a whole number. A view: it lives as long as the call it is written in.
 class MessagePart {
  public:

@@ -143,8 +143,14 @@ TEST_CASE("the C interface says what went wrong") {
   const Ids ids(5, 1);
   CHECK(qwenlite_open("/no/such/directory", 0) == nullptr);
   CHECK_THAT(qwenlite_error(), has_text("/no/such/directory"));
-  std::thread([] { CHECK(std::string(qwenlite_error()).empty()); }).join();  // errors belong to a thread
+  CHECK(std::string(qwenlite_error_code()) == "io");
+  std::thread([] {  // errors belong to a thread
+    CHECK(std::string(qwenlite_error()).empty());
+    CHECK(std::string(qwenlite_error_code()).empty());
+  })
+      .join();
   CHECK(qwenlite_open(nullptr, 0) == nullptr);
+  CHECK(std::string(qwenlite_error_code()) == "bad_argument");
   CHECK_THAT(qwenlite_error(), has_text("directory"));
   CHECK(qwenlite_open(demo().c_str(), -1) == nullptr);
   CHECK_THAT(qwenlite_error(), has_text("threads"));
@@ -157,9 +163,11 @@ TEST_CASE("the C interface says what went wrong") {
   check_failed(qwenlite_tokenize(model.get(), nullptr, nullptr, 0), "text");
   check_failed(qwenlite_tokenize(model.get(), "x", nullptr, 1), "ids");
   check_failed(qwenlite_tokenize_chat(model.get(), "{", nullptr, 0), "JSON");
+  CHECK(std::string(qwenlite_error_code()) == "bad_text");
   check_failed(qwenlite_detokenize(model.get(), nullptr, 1, nullptr, 0), "ids");
   check_failed(qwenlite_next(session.get(), nullptr, 0), "token");
   check_failed(qwenlite_next(session.get(), ids.data(), 5), "at most 4");
+  CHECK(std::string(qwenlite_error_code()) == "context_full");
   check_failed(qwenlite_session_truncate(session.get(), 1), "truncate");
   check_failed(qwenlite_session_length(nullptr), "session");
   check_failed(qwenlite_generate(session.get(), ids.data(), 1, nullptr, nullptr, nullptr), "receiver");
@@ -190,7 +198,7 @@ TEST_CASE("the C library exports its interface and nothing else") {
     CHECK(kind == "T");
     ++count;
   }
-  CHECK(count == 13);
+  CHECK(count == 14);
 }
 
 TEST_CASE("qwenlite.py streams an answer") {
