@@ -11,14 +11,17 @@ import re
 import sys
 import tempfile
 
-FLOOR = ["error.hpp", "json_text.hpp", "tensor.hpp"]
+FLOOR = ["error.hpp", "file_kind.hpp", "in_quotes.hpp", "json_text.hpp", "sampling_ranges.hpp", "tensor.hpp"]
 
 # What each folder or header may include of ours, besides its own folder. The first match counts.
 LAYERS = [
     ("error.hpp", []),
+    ("file_kind.hpp", ["in_quotes.hpp"]),
+    ("in_quotes.hpp", ["error.hpp"]),
     ("json_text.hpp", ["error.hpp"]),
+    ("sampling_ranges.hpp", ["error.hpp"]),
     ("tensor.hpp", ["error.hpp"]),
-    ("checkpoint/packed*.hpp", FLOOR + ["kernels/formats.hpp", "kernels/quantised*.hpp"]),
+    ("checkpoint/packed*.hpp", FLOOR + ["kernels/formats.hpp", "kernels/quantised*.hpp", "kernels/weight_words.hpp"]),
     ("checkpoint/weights*.hpp", FLOOR + ["kernels/formats.hpp"]),
     ("checkpoint/*", FLOOR),
     ("text/*", FLOOR),

@@ -91,11 +91,13 @@ inline Storage storage_of(const ProgramModel& model, const RunOptions& options) 
           .precision = e.precision};
 }
 
-/// Checkpoints of networks alone come without one.
+/// Checkpoints of networks alone come without one. A link that leads nowhere counts: opening it says so.
 inline bool has_tokenizer(const std::filesystem::path& directory) {
   std::error_code ignored;
-  return std::filesystem::exists(directory / "tokenizer.json", ignored) ||
-         std::filesystem::exists(directory / "vocab.json", ignored);
+  const auto has = [&](const char* name) {
+    return std::filesystem::exists(std::filesystem::symlink_status(directory / name, ignored));
+  };
+  return has("tokenizer.json") || has("vocab.json");
 }
 
 }  // namespace programs

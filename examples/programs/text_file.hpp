@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Texts that programs are given as files.
+// Texts that programs are given as files. What a shell puts in place of <(COMMAND) is a pipe, and read like a
+// file; a pipe that nobody writes to is refused, where reading it would wait for ever.
 #pragma once
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <fcntl.h>
 #include <string>
-#include <system_error>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <qwenlite/error.hpp>
 
@@ -15,13 +18,29 @@ namespace programs {
 
 /// The bytes of a file. Throws `io` when it cannot be read.
 inline std::string read_text(const std::string& name) {
-  std::error_code ignored;
-  std::ifstream file(name, std::ios::binary);
-  if (!file || std::filesystem::is_directory(name, ignored)) {
-    throw qwenlite::Error(qwenlite::ErrorCode::io, name + ": cannot be read");
+  struct Opened {
+    int file;
+    ~Opened() {
+      if (file >= 0) ::close(file);
+    }
+    // O_NONBLOCK: opening a pipe must not wait for a writer.
+  } const opened{::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  const auto fail = [&](const std::string& why) {
+    throw qwenlite::Error(qwenlite::ErrorCode::io, name + ": cannot be read: " + why);
+  };
+  struct stat status {};
+  if (opened.file < 0 || ::fstat(opened.file, &status) != 0) fail(std::strerror(errno));
+  if (S_ISDIR(status.st_mode)) fail("found a directory, expected a file");
+  std::string content;
+  char bytes[1 << 16];
+  auto count = ::read(opened.file, bytes, sizeof bytes);  // of a pipe: 0 without a writer, else it may wait
+  if (count == 0 && S_ISFIFO(status.st_mode)) fail("found a pipe that nobody writes to, expected a file");
+  ::fcntl(opened.file, F_SETFL, O_RDONLY);
+  while (count != 0) {
+    if (count > 0) content.append(bytes, static_cast<std::size_t>(count));
+    if (count < 0 && errno != EINTR && errno != EAGAIN) fail(std::strerror(errno));
+    count = ::read(opened.file, bytes, sizeof bytes);
   }
-  std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) throw qwenlite::Error(qwenlite::ErrorCode::io, name + ": cannot be read");
   return content;
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
+#include <functional>
+#include <sys/stat.h>
 
 #include <qwenlite/checkpoint/checkpoint.hpp>
+#include <qwenlite/generate/sampling_options.hpp>
 
 #include "checkpoint/fixtures.hpp"
 
@@ -283,4 +286,59 @@ TEST_CASE("the real tokenizer's config: stop id and count of tokens") {
   CHECK(facts.eos_token_id == 151645);
   CHECK(facts.token_count == 151669);
   CHECK(warnings.empty());
+}
+
+TEST_CASE("a file that is a link, a directory or a pipe is told by the name in the checkpoint's directory") {
+  struct Case {
+    const char* what;
+    std::function<void(const fs::path&)> make;
+    ErrorCode code;
+    std::string found;
+  };
+  const TemporaryDirectory outside;
+  outside.write("config.json", "{}");
+  constexpr auto io = ErrorCode::io;
+  const std::vector<Case> cases = {
+      {"a link to nowhere", [](const fs::path& file) { fs::create_symlink("/no/such/place", file); }, io,
+       "found a link to '/no/such/place' that cannot be followed (No such file or directory)"},
+      {"a link to itself", [](const fs::path& file) { fs::create_symlink(file.filename(), file); }, io,
+       "that cannot be followed (Too many levels of symbolic links)"},
+      {"a link to a directory", [](const fs::path& file) { fs::create_symlink("/tmp", file); }, io,
+       "found a link to '/tmp' (a directory), expected a regular file"},
+      {"a link out", [&](const fs::path& file) { fs::create_symlink(outside.path() / "config.json", file); },
+       ErrorCode::bad_file, "expected a file inside '"},
+      {"a directory", [](const fs::path& file) { fs::create_directory(file); }, io,
+       "found a directory, expected a regular file"},
+      {"a pipe", [](const fs::path& file) { REQUIRE(::mkfifo(file.c_str(), 0600) == 0); }, io,
+       "found a named pipe, expected a regular file"},
+      {"a link to a device", [](const fs::path& file) { fs::create_symlink("/dev/zero", file); }, io,
+       "found a link to '/dev/zero' (a device), expected a regular file"},
+  };
+  for (const char* name :
+       {"config.json", "generation_config.json", "tokenizer_config.json", "model.safetensors"}) {
+    for (const Case& c : cases) {
+      INFO(name << " is " << c.what);
+      const TemporaryDirectory place;
+      fs::copy(test_data("qwen3-tiny"), place.path(), fs::copy_options::recursive);
+      fs::remove(place.path() / name);
+      c.make(place.path() / name);
+      const std::string shown = "'" + (place.path() / name).string() + "': ";
+      expect_error(c.code, {shown, c.found}, [&] { Checkpoint{place.path()}; });
+    }
+  }
+}
+
+TEST_CASE("a snapshot in a Hugging Face cache opens, all of its files being links") {
+  const TemporaryDirectory place;
+  const fs::path repository = place.path() / "models--Qwen--tiny";
+  const fs::path snapshot = repository / "snapshots" / "c189";
+  fs::create_directories(repository / "blobs");
+  fs::create_directories(snapshot);
+  for (const char* name : {"config.json", "generation_config.json", "model.safetensors"}) {
+    fs::copy_file(test_data("qwen3-tiny") / name, repository / "blobs" / (std::string("blob-of-") + name));
+    fs::create_symlink(std::string("../../blobs/blob-of-") + name, snapshot / name);
+  }
+  CHECK(Checkpoint(snapshot).config().vocab_size == 512);
+  fs::create_directory_symlink(snapshot, place.path() / "alias");
+  CHECK(Checkpoint(place.path() / "alias").config().vocab_size == 512);
 }

@@ -13,8 +13,9 @@ TEST_CASE("what is no regular file is refused without waiting") {
   const fs::path pipe = place.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   for (const ReadMode mode : {ReadMode::map, ReadMode::read}) {
-    expect_error(ErrorCode::io, {"pipe", "regular file"}, [&] { MappedFile(pipe, mode); });
-    expect_error(ErrorCode::io, {place.path().string(), "regular file"},
+    expect_error(ErrorCode::io, {"pipe'", "found a named pipe, expected a regular file"},
+                 [&] { MappedFile(pipe, mode); });
+    expect_error(ErrorCode::io, {place.path().string(), "found a directory, expected a regular file"},
                  [&] { MappedFile(place.path(), mode); });
     expect_error(ErrorCode::io, {"missing", "cannot open"},
                  [&] { MappedFile(place.path() / "missing", mode); });

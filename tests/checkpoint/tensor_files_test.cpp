@@ -184,7 +184,10 @@ TEST_CASE("links stay inside the directory, or inside the repository of a Huggin
   }
   SECTION("a broken link says so") {
     fs::create_symlink("gone", place.path() / "model.safetensors");
-    expect_error(ErrorCode::io, {"model.safetensors", "cannot open"}, [&] { open(place.path()); });
+    expect_error(ErrorCode::io,
+                 {"model.safetensors': found a link to 'gone' that cannot be followed (No such file",
+                  "expected a regular file"},
+                 [&] { open(place.path()); });
   }
   SECTION("links within the directory work") {
     place.write("weights/real.safetensors", shard("a", 4));

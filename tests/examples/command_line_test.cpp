@@ -3,6 +3,7 @@
 // What chat and inspect share: help and version, standard streams that are closed, full or directories, and
 // options that have no effect.
 #include <algorithm>
+#include <sys/stat.h>
 
 #include <qwenlite/error.hpp>
 
@@ -101,6 +102,29 @@ TEST_CASE("input that cannot be read is a failure") {
   check("inspect", "tokenize '" + demo() + "' <&-", "it is closed");
   check("inspect", "template '" + demo() + "' </", "Is a directory");
   CHECK(run_in_shell("chat", "--prompt Hello --temperature 0 <&- 2>&-").status == 0);
+}
+
+TEST_CASE("a pipe that nobody writes to is refused at once, one with a writer is read") {
+  const TemporaryDirectory scratch;
+  const std::string pipe = (scratch.path() / "pipe").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const std::string out = (scratch.path() / "out").string();
+  for (const Words& words :
+       {Words{"perplexity", demo(), "--text", pipe}, Words{"inspect", "logits", demo(), "--ids", "@" + pipe},
+        Words{"quantize", demo(), out, "--method", "gptq", "--calibration", pipe}}) {
+    INFO(words.front());
+    Words limited = {"/usr/bin/timeout", "20", path_of(words.front())};
+    limited.insert(limited.end(), words.begin() + 1, words.end());
+    const Result result = run_words(limited);
+    CHECK(result.status == 1);
+    CHECK(result.err ==
+          "error: " + pipe + ": cannot be read: found a pipe that nobody writes to, expected a file\n");
+  }
+  const std::string read =
+      "'" + path_of("inspect") + "' logits '" + demo() + "' --ids @/dev/fd/3 --json 3<&0";
+  const Result result = run_words({"/bin/sh", "-c", "{ sleep 0.2; echo '[5, 6]'; } | " + read});
+  CHECK(result.status == 0);
+  CHECK(result.out == run("inspect", {"logits", demo(), "--ids", "5,6", "--json"}).out);
 }
 
 TEST_CASE("a precision without effect is told once") {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tokenizer on a small vocabulary: encoding, decoding, control tokens, directories.
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <sys/stat.h>
 #include <thread>
 #include <vector>
 
@@ -181,6 +183,29 @@ TEST_CASE("a directory without a tokenizer is one clear error") {
   REQUIRE_THROWS_WITH(Tokenizer(directory.path()), has_text("no tokenizer"));
   directory.write("tokenizer.json", small::json());
   CHECK(Tokenizer(directory.path()).encode("hello").size() == 1);
+}
+
+TEST_CASE("a file of a tokenizer that is a link to nowhere, a directory or a pipe is told by name") {
+  namespace fs = std::filesystem;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+    INFO(name);
+    const TemporaryDirectory directory;
+    const fs::path tokenizer = directory.write("tokenizer.json", small::json());
+    const fs::path file = directory.path() / name;
+    fs::remove(file);
+    const std::string shown = file.string() + ": found ";
+    fs::create_symlink("gone", file);
+    REQUIRE_THROWS_WITH(Tokenizer(directory.path()),
+                        has_text(shown + "a link to 'gone' that cannot be followed (No such file"));
+    fs::remove(file);
+    fs::create_symlink(".", file);
+    REQUIRE_THROWS_WITH(Tokenizer(directory.path()),
+                        has_text(shown + "a link to '.' (a directory), expected a regular file"));
+    fs::remove(file);
+    REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+    REQUIRE_THROWS_WITH(Tokenizer(directory.path()),
+                        has_text(shown + "a named pipe, expected a regular file"));
+  }
 }
 
 TEST_CASE("one tokenizer serves several threads", "[threads]") {

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include <qwenlite/checkpoint/in_quotes.hpp>
 #include <qwenlite/error.hpp>
+#include <qwenlite/in_quotes.hpp>
 #include <qwenlite/json_text.hpp>
 
 namespace qwenlite {

@@ -12,8 +12,9 @@
 #include <system_error>
 #include <unistd.h>
 
-#include <qwenlite/checkpoint/in_quotes.hpp>
 #include <qwenlite/checkpoint/mapped_file.hpp>
+#include <qwenlite/file_kind.hpp>
+#include <qwenlite/in_quotes.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -50,7 +51,10 @@ QWENLITE_INLINE MappedFile::MappedFile(const std::filesystem::path& path, ReadMo
   if (file.value < 0) files::fail(name, "open it");
   struct stat status {};
   if (::fstat(file.value, &status) != 0) files::fail(name, "read its size");
-  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::io, name, "something else", "a regular file");
+  if (!S_ISREG(status.st_mode)) {
+    const std::string found = other_than_file(path);  // empty: it has been replaced since
+    throw Error(ErrorCode::io, name, found.empty() ? std::string("something else") : found, "a regular file");
+  }
   if (status.st_size > max_bytes) {
     throw Error(ErrorCode::bad_file, name, {status.st_size, " bytes"}, {"at most ", max_bytes});
   }

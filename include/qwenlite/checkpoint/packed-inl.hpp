@@ -7,9 +7,9 @@
 #include <array>
 #include <cstring>
 
-#include <qwenlite/checkpoint/in_quotes.hpp>
 #include <qwenlite/checkpoint/packed.hpp>
-#include <qwenlite/kernels/quantised.hpp>
+#include <qwenlite/in_quotes.hpp>
+#include <qwenlite/kernels/weight_words.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {

@@ -8,6 +8,7 @@
 
 #include <qwenlite/checkpoint/json_reader-inl.hpp>
 #include <qwenlite/checkpoint/tensor_files.hpp>
+#include <qwenlite/file_kind.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -152,6 +153,9 @@ QWENLITE_INLINE std::filesystem::path ModelDirectory::resolve(std::string_view n
                 "a plain name");
   }
   const std::filesystem::path path = path_ / name;
+  if (const std::string found = other_than_file(path); !found.empty()) {
+    throw Error(ErrorCode::io, in_quotes(path.string()), found, "a regular file");
+  }
   std::error_code failure;
   std::filesystem::path real = std::filesystem::canonical(path, failure);
   if (failure) {

@@ -33,7 +33,7 @@ class ModelDirectory {
   [[nodiscard]] bool has(std::string_view name) const;
 
   /// The real path of a file. Throws `bad_file` for a name that is not plain or a link that leaves
-  /// the directory's tree, `io` when the file is missing.
+  /// the directory's tree, `io` when there is no regular file.
   [[nodiscard]] std::filesystem::path resolve(std::string_view name) const;
 
   /// The content of a text file. Throws `bad_file` when it is longer than `max_bytes`, and as resolve() does.

@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include <qwenlite/checkpoint/in_quotes.hpp>
 #include <qwenlite/checkpoint/packed.hpp>
 #include <qwenlite/checkpoint/tensor_files.hpp>
+#include <qwenlite/in_quotes.hpp>
 #include <qwenlite/kernels/formats.hpp>
 
 namespace qwenlite {

@@ -105,11 +105,11 @@ class IdOrder {
 
 QWENLITE_INLINE Tokenizer::Tokenizer(const std::filesystem::path& directory,
                                      const TokenizerOptions& options) {
-  // What a file holds, if there is one.
+  // What a file holds, if there is one; a link that leads nowhere is one that cannot be read.
   const auto content = [&directory](const char* name) -> std::optional<std::string> {
     const std::filesystem::path path = directory / name;
     std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+    if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return std::nullopt;
     return tokenizer_file::read(path);
   };
   TokenizerConfig config;

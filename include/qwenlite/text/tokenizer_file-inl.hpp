@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include <qwenlite/file_kind.hpp>
 #include <qwenlite/text/python_json.hpp>
 #include <qwenlite/text/tokenizer_file.hpp>
 #include <qwenlite/text/tokenizer_sax.hpp>
@@ -24,10 +25,11 @@ inline namespace QWENLITE_ABI {
 namespace tokenizer_file {
 
 QWENLITE_INLINE std::string read(const std::filesystem::path& path) {
-  std::error_code failure;
-  if (!std::filesystem::is_regular_file(path, failure)) {  // opening a pipe would wait for its writer
-    throw Error(ErrorCode::io, path.string(), "no regular file", "a tokenizer file");
+  const std::string other = other_than_file(path);
+  if (!other.empty()) {  // opening a pipe would wait for its writer
+    throw Error(ErrorCode::io, path.string(), other, "a regular file");
   }
+  std::error_code failure;
   const auto size = std::filesystem::file_size(path, failure);
   const auto close = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"));
