@@ -230,13 +230,41 @@ TEST_CASE("generation_config.json: what is there, what is not, what cannot be") 
   CHECK_FALSE(none.top_k.has_value());
   CHECK(none.eos_token_ids.empty());
   for (const char* field : {R"("temperature":-1)", R"("temperature":"hot")", R"("top_k":-1)",
-                            R"("top_k":1.5)", R"("top_p":0)", R"("top_p":1.01)", R"("min_p":-0.1)",
+                            R"("top_k":1.5)", R"("top_p":-0.1)", R"("top_p":1.01)", R"("min_p":-0.1)",
                             R"("min_p":1.5)", R"("repetition_penalty":0)", R"("presence_penalty":[])",
                             R"("do_sample":1)", R"("eos_token_id":"x")", R"("eos_token_id":[null])"}) {
     INFO(field);
     const std::string name = std::string(field).substr(1, std::string(field).find(':') - 2);
     expect_error(ErrorCode::bad_config, {"'generation_config.json'", "'" + name + "'"},
                  [&] { read(std::string("{") + field + "}"); });
+  }
+}
+
+TEST_CASE("generation_config.json takes the values that SamplingOptions takes, and no others") {
+  const auto read = [](const std::string& name, const std::string& value) {
+    return parse_generation_config({"{\"" + name + "\":" + value + "}", "dir/generation_config.json"});
+  };
+  struct Field {
+    const char* name;
+    std::vector<std::string> ends;
+    std::vector<std::string> beyond;
+  };
+  for (const Field& field :
+       {Field{"temperature", {"0", "100"}, {"-0.001", "100.001", "200"}},
+        Field{"top_p", {"0", "1"}, {"-0.001", "1.001"}}, Field{"min_p", {"0", "1"}, {"-0.001", "1.001"}},
+        Field{"repetition_penalty", {"0.01", "100"}, {"0", "0.009", "100.001"}},
+        Field{"presence_penalty", {"-100", "100"}, {"-100.001", "100.001"}}}) {
+    for (const std::string& value : field.ends) {
+      INFO(field.name << " " << value);
+      CHECK_NOTHROW(SamplingOptions{}.or_else(read(field.name, value)).check());
+    }
+    for (const std::string& value : field.beyond) {
+      INFO(field.name << " " << value);
+      expect_error(ErrorCode::bad_config,
+                   {"'dir/generation_config.json': field '" + std::string(field.name) + "': found " + value,
+                    "expected a number"},
+                   [&] { (void)read(field.name, value); });
+    }
   }
 }
 

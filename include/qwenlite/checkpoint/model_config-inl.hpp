@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <system_error>
 
 #include <qwenlite/checkpoint/json_fields-inl.hpp>
 #include <qwenlite/checkpoint/model_config.hpp>
 #include <qwenlite/checkpoint/quantisation_fields-inl.hpp>
 #include <qwenlite/checkpoint/rope_config-inl.hpp>
+#include <qwenlite/sampling_ranges.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -248,11 +251,13 @@ inline void read_tokens(const Fields& root, const Fields& text, ModelConfig& con
   config.pad_token_id = token_id(place_of("pad_token_id", text, root), "pad_token_id");
 }
 
+/// A number that SamplingOptions takes, in float32 too: 0.01 as a float is less than 0.01.
 [[nodiscard]] inline std::optional<float> sampling_number(const Fields& fields, const char* name,
-                                                          json_text::NumberRange range) {
-  const auto value = fields.number(name, range);
+                                                          SamplingRange range) {
+  const auto value = fields.number(name, {.least = range.least, .most = range.most});
   if (!value) return std::nullopt;
-  return static_cast<float>(*value);
+  const auto rounded = static_cast<float>(*value);
+  return rounded < range.least ? std::nextafter(rounded, std::numeric_limits<float>::max()) : rounded;
 }
 
 }  // namespace config_fields
@@ -286,17 +291,16 @@ QWENLITE_INLINE GenerationDefaults parse_generation_config(const JsonText& file)
   const std::string name = in_quotes(file.name);
   const json_text::Json json = json_text::parse_object(file.text, name);
   const json_text::Fields root(json, name);
-  constexpr double most = 1e6;
+  namespace ranges = sampling_ranges;
   GenerationDefaults defaults;
   defaults.do_sample = root.boolean("do_sample");
-  defaults.temperature = fields::sampling_number(root, "temperature", {.least = 0, .most = most});
+  defaults.temperature = fields::sampling_number(root, "temperature", ranges::temperature);
   if (const auto k = root.integer("top_k", {0, fields::max_token_id})) defaults.top_k = static_cast<int>(*k);
-  defaults.top_p = fields::sampling_number(root, "top_p", {.least = 0, .most = 1, .open_below = true});
-  defaults.min_p = fields::sampling_number(root, "min_p", {.least = 0, .most = 1});
+  defaults.top_p = fields::sampling_number(root, "top_p", ranges::top_p);
+  defaults.min_p = fields::sampling_number(root, "min_p", ranges::min_p);
   defaults.repetition_penalty =
-      fields::sampling_number(root, "repetition_penalty", {.least = 0, .most = most, .open_below = true});
-  defaults.presence_penalty =
-      fields::sampling_number(root, "presence_penalty", {.least = -most, .most = most});
+      fields::sampling_number(root, "repetition_penalty", ranges::repetition_penalty);
+  defaults.presence_penalty = fields::sampling_number(root, "presence_penalty", ranges::presence_penalty);
   defaults.eos_token_ids = fields::token_ids(root, "eos_token_id");
   return defaults;
 }

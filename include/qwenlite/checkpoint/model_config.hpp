@@ -70,7 +70,8 @@ struct ModelConfig {
   }
 };
 
-/// Sampling fields of generation_config.json; a field the file does not have is empty.
+/// Sampling fields of generation_config.json, in the ranges of SamplingOptions; one that the file does not
+/// have is empty.
 struct GenerationDefaults {
   std::optional<bool> do_sample;
   std::optional<float> temperature;

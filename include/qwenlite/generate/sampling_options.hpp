@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <qwenlite/error.hpp>
+#include <qwenlite/sampling_ranges.hpp>
 #include <qwenlite/tensor.hpp>
 
 namespace qwenlite {
@@ -77,13 +78,14 @@ struct SamplingOptions {
 
   /// Throws bad_argument naming the first field that is out of range; token ids must be below token_count.
   void check(Index token_count = std::numeric_limits<std::int32_t>::max()) const {
-    check_range("temperature", temperature, 0, 100);
+    namespace ranges = sampling_ranges;
+    check_range("temperature", temperature, ranges::temperature);
     if (top_k && *top_k < 0) reject("top_k", *top_k, "0 (off) or a positive number");
-    check_range("top_p", top_p, 0, 1);
-    check_range("min_p", min_p, 0, 1);
-    check_range("repetition_penalty", repetition_penalty, 0.01, 100);
-    check_range("presence_penalty", presence_penalty, -100, 100);
-    check_range("frequency_penalty", frequency_penalty, -100, 100);
+    check_range("top_p", top_p, ranges::top_p);
+    check_range("min_p", min_p, ranges::min_p);
+    check_range("repetition_penalty", repetition_penalty, ranges::repetition_penalty);
+    check_range("presence_penalty", presence_penalty, ranges::presence_penalty);
+    check_range("frequency_penalty", frequency_penalty, ranges::frequency_penalty);
     for (const TokenBias& entry : logit_bias) check_bias(entry, token_count);
   }
 
@@ -99,9 +101,9 @@ struct SamplingOptions {
     return text;
   }
 
-  static void check_range(const char* name, const std::optional<double>& value, double least, double most) {
-    if (!value || (*value >= least && *value <= most)) return;  // also false for NaN
-    reject(name, text_of(*value), {"a number from ", text_of(least), " to ", text_of(most)});
+  static void check_range(const char* name, const std::optional<double>& value, SamplingRange range) {
+    if (!value || (*value >= range.least && *value <= range.most)) return;  // also false for NaN
+    reject(name, text_of(*value), {"a number from ", text_of(range.least), " to ", text_of(range.most)});
   }
 
   static void check_bias(const TokenBias& entry, Index token_count) {
