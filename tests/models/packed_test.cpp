@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include <qwenlite/kernels/weight_words.hpp>
 #include <qwenlite/models/mtp.hpp>
 
 #include "models/ways.hpp"
@@ -182,8 +183,10 @@ namespace {
 
 /// A copy of a checkpoint in this library's own packed form, prediction head included.
 void write_own(const Directory& to, const fs::path& source, const WeightFormat& layers) {
-  const Json quantisation = {
-      {"quant_method", "qwenlite"}, {"version", 1}, {"weights", "x"}, {"embedding", "x"}};
+  const Json quantisation = {{"quant_method", "qwenlite"},
+                             {"version", 1},
+                             {"weights", ql::word_of(layers)},
+                             {"embedding", ql::word_of(Format::int8)}};
   to.write_config(source, &quantisation);
   const ql::Checkpoint files(source);
   std::vector<ql::NamedTensor> tensors;

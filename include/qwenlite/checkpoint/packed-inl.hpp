@@ -34,6 +34,27 @@ namespace packed_names {
   return ".weight";
 }
 
+/// What our own configuration says that a matrix was quantised to.
+struct Label {
+  const char* field;
+  const std::string& word;
+
+  Label(const QuantisationConfig& config, std::string_view module)
+      : Label(config, module.ends_with("embed_tokens") || module.ends_with("lm_head")) {}
+
+  /// Empty where nothing is said. Throws `bad_config` for a word that is no format.
+  [[nodiscard]] std::optional<WeightFormat> format(const QuantisationConfig& config) const {
+    if (word.empty()) return {};
+    if (const auto found = weight_format_of(word)) return found;
+    throw Error(ErrorCode::bad_config, {config.place, ": ", field}, in_quotes(word),
+                "a format of weights such as 'int8:128' or 'int4:64'");
+  }
+
+ private:
+  Label(const QuantisationConfig& config, bool embedding)
+      : field(embedding ? "embedding" : "weights"), word(embedding ? config.embedding : config.weights) {}
+};
+
 }  // namespace packed_names
 
 /// Gathers the tensors of one matrix.
@@ -102,7 +123,7 @@ class PackedTensors::Finder {
       reject(suffix, {"dtype ", name_of(view.dtype)}, expected);
     }
     if (view.shape != shape) {
-      reject(suffix, {"shape ", view.shape.to_string()}, {"shape ", shape.to_string()});
+      reject(suffix, {"shape ", view.shape.to_string()}, {"shape ", shape.to_string(), stated_});
     }
   }
   [[nodiscard]] std::string main_name() const { return full(packed_names::values_suffix(config_.method)); }
@@ -118,9 +139,23 @@ class PackedTensors::Finder {
     out_.bits = form.bits;
     out_.group_size = form.group_size;
     out_.symmetric = form.symmetric;
+    note_stated();
     if (std::string_view(values) != ".weight" && entry(values) >= 0 && entry(".weight") >= 0) {
       reject(".weight", {"the matrix plainly, and packed as ", in_quotes(main_name())}, "one of them");
     }
+  }
+
+  /// What the configuration states that shapes follow from.
+  void note_stated() {
+    if (config_.method == QuantMethod::own) return;
+    stated_ = joined({", which follows from ", name_of(config_.method)});
+    if (config_.method == QuantMethod::fp8) {
+      stated_ += joined({" in blocks of ", config_.block_rows, " x ", config_.block_cols});
+    }
+    if (out_.bits != 0) stated_ += joined({", ", out_.bits, " bits"});
+    if (out_.group_size > 0) stated_ += joined({" in groups of ", out_.group_size});
+    if (out_.group_size < 0) stated_ += " by rows";
+    stated_ += joined({", in ", config_.place});
   }
 
   /// Columns of a group, as the rules have them; where they are not known, as `found` groups tell.
@@ -150,10 +185,12 @@ class PackedTensors::Finder {
   void find_fp8();
   void find_compressed();
   void check_stored_shape();
+  void check_label();
 
   const TensorFiles& files_;
   const QuantisationConfig& config_;
   std::string_view module_;
+  std::string stated_;  // by the configuration, as the end of a message
   PackedMatrix out_;
 };
 
@@ -181,6 +218,22 @@ inline void PackedTensors::Finder::find_own() {
   }
   out_.scales = tensor(".weight.scales", {DType::f16}, {out_.rows, out_.groups});
   out_.zeros = optional(".weight.zeros", {DType::u8}, {out_.rows, out_.groups});
+  check_label();
+}
+
+/// Against what the configuration tells of it. Rows may have as many groups by one size as by another.
+inline void PackedTensors::Finder::check_label() {
+  const packed_names::Label label(config_, module_);
+  const std::optional<WeightFormat> said = label.format(config_);
+  if (!said) return;
+  const Format format = out_.bits == 4 ? Format::int4 : Format::int8;
+  const bool symmetric = out_.zeros.data == nullptr;
+  const bool as_said = said->format == format && said->symmetric == symmetric &&
+                       ceil_div(out_.cols, said->group_of(out_.cols)) == out_.groups;
+  if (as_said) return;
+  const Index group = out_.group_size > quantised_block ? 0 : out_.group_size;
+  reject(".weight.values", {to_string(WeightFormat(format, group, symmetric))},
+         {to_string(*said), ", which is '", label.field, "' in ", config_.place});
 }
 
 inline void PackedTensors::Finder::find_gptq() {
@@ -297,9 +350,39 @@ QWENLITE_INLINE void PackedTensors::check_plain(std::string_view name) const {
   const std::string_view module = packed_names::module_of(name);
   const bool layer = module.find("layers.") != std::string_view::npos && !module.starts_with("mtp.");
   const bool small = module.ends_with(".in_proj_a") || module.ends_with(".in_proj_b");
-  if (!layer || small || config_.expected(module, true).kind != ExpectedForm::Kind::packed) return;
-  throw Error(ErrorCode::bad_tensor, {files_->name(), ": tensor ", in_quotes(name)}, "a plain matrix",
+  if (!layer || small) return;
+  bool expected = config_.expected(module, true).kind == ExpectedForm::Kind::packed;
+  if (config_.method == QuantMethod::own) {
+    const std::optional<WeightFormat> said = packed_names::Label(config_, module).format(config_);
+    expected = said && is_quantised(said->format);
+  }
+  if (!expected) return;
+  const std::string otherwise = packed_otherwise(*files_, name);
+  const Index i = files_->find(name);
+  const std::string plain =
+      i < 0 ? std::string("none")
+            : joined(
+                  {"a plain matrix of ", name_of(files_->entries()[static_cast<std::size_t>(i)].view.dtype)});
+  throw Error(ErrorCode::bad_tensor, {files_->name(), ": tensor ", in_quotes(name)},
+              otherwise.empty() ? plain : otherwise,
               {"a packed one (", name_of(config_.method), ") by the rules of ", config_.place});
+}
+
+QWENLITE_INLINE std::string packed_otherwise(const TensorFiles& files, std::string_view name) {
+  struct Way {
+    const char* suffix;
+    const char* who;
+  };
+  constexpr std::array<Way, 3> ways{{{".qweight", "GPTQ and AWQ pack"},
+                                     {".weight_packed", "compressed-tensors packs"},
+                                     {".weight.values", "qwenlite packs"}}};
+  const std::string module(packed_names::module_of(name));
+  for (const Way& way : ways) {
+    const std::string packed = module + way.suffix;
+    if (module.empty() || files.find(packed) < 0) continue;
+    return joined({in_quotes(packed), ", as ", way.who, " a matrix"});
+  }
+  return {};
 }
 
 }  // namespace QWENLITE_ABI

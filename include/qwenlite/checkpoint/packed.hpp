@@ -63,10 +63,10 @@ class PackedTensors {
 
   /// A packed matrix [rows, cols]. Throws `bad_tensor` when one of its tensors is missing or has another
   /// shape or dtype, when its numbers do not fit the configuration, or when the matrix is there plainly as
-  /// well.
+  /// well; `bad_config` when the configuration names a format that there is not.
   [[nodiscard]] PackedMatrix matrix(std::string_view name, Index rows, Index cols) const;
 
-  /// Throws `bad_tensor` when a matrix of a layer is stored plainly that should be packed by the rules.
+  /// Throws `bad_tensor` when a matrix of a layer is not packed in the way that it should be by the rules.
   void check_plain(std::string_view name) const;
 
  private:
@@ -74,6 +74,10 @@ class PackedTensors {
   std::shared_ptr<const TensorFiles> files_;
   QuantisationConfig config_;
 };
+
+/// The tensor that holds the matrix of that name packed, in whatever way, for a message about one that is not
+/// there: "'model.layers.0.mlp.up_proj.qweight', as GPTQ and AWQ pack a matrix". Empty when there is none.
+[[nodiscard]] std::string packed_otherwise(const TensorFiles& files, std::string_view name);
 
 }  // namespace QWENLITE_ABI
 }  // namespace qwenlite

@@ -137,10 +137,7 @@ class Weights {
   [[nodiscard]] TensorView tensor(std::string_view name, const Shape& shape) const {
     const std::string key = full(name);
     const Index i = files_->find(key);
-    if (i < 0) {
-      throw Error(ErrorCode::bad_tensor, {files_->name(), ": tensor ", in_quotes(key)}, "none",
-                  {"shape ", shape.to_string()});
-    }
+    if (i < 0) refuse_missing(key, shape);
     const auto at = static_cast<std::size_t>(i);
     const TensorView& view = files_->entries()[at].view;
     if (view.shape != shape) {
@@ -205,7 +202,22 @@ class Weights {
   [[nodiscard]] Format format_of(const TensorView& view, std::string_view name) const {
     if (const std::optional<Format> format = stored_format(view.dtype)) return *format;
     throw Error(ErrorCode::bad_tensor, where(full(name)), {"dtype ", name_of(view.dtype)},
-                "BF16, F16 or F32");
+                {"BF16, F16 or F32", size_of(view.dtype) == 1 ? packing_stated() : std::string()});
+  }
+
+  /// A matrix that is missing may be there packed, in another way than the configuration says.
+  [[noreturn]] void refuse_missing(const std::string& key, const Shape& shape) const {
+    const std::string packed = packed_otherwise(*files_, key);
+    throw Error(ErrorCode::bad_tensor, {files_->name(), ": tensor ", in_quotes(key)},
+                packed.empty() ? std::string("none") : packed,
+                {"shape ", shape.to_string(), packed.empty() ? std::string() : packing_stated()});
+  }
+
+  /// What the configuration says of packed matrices, as the end of a message.
+  [[nodiscard]] std::string packing_stated() const {
+    if (packed_ == nullptr) return ", since config.json has no 'quantization_config'";
+    const QuantisationConfig& config = packed_->config();
+    return joined({", or a matrix packed by ", name_of(config.method), " as in ", config.place});
   }
 
   [[nodiscard]] bool is_ignored(std::string_view name, std::span<const std::string_view> ignored) const {
