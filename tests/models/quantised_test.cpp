@@ -243,10 +243,17 @@ TEST_CASE("weights in formats that there are not, or not here, are refused") {
     }
     return "no error";
   };
-  CHECK_THAT(message({.weights = WeightFormat(Format::int8, 7)}),
-             has_text("weights: found int8 in groups of 7"));
-  CHECK_THAT(message({.weights = WeightFormat(Format::int4, 0)}), has_text("weights: found int4 by rows"));
-  CHECK_THAT(message({.embedding_weights = WeightFormat(Format::fp8, 64)}), has_text("embedding_weights"));
+  CHECK(message({.weights = WeightFormat(Format::int8, 7)}) ==
+        "weights: found int8 in groups of 7, expected int8 in groups of 32, 64 or 128, or by rows (a group "
+        "of 0)");
+  CHECK(message({.weights = WeightFormat{Format::int4, 7}}) ==
+        "weights: found int4 in groups of 7, expected int4 in groups of 32, 64 or 128");
+  CHECK_THAT(message({.weights = WeightFormat(Format::int4, 0)}),
+             has_text("weights: found int4 by rows, expected int4 in groups of 32, 64 or 128"));
+  CHECK(message({.embedding_weights = WeightFormat(Format::fp8, 64)}) ==
+        "embedding_weights: found fp8 in blocks of 64, expected fp8 in blocks of 128, without zero points");
+  CHECK_THAT(message({.weights = WeightFormat(Format::bf16, 32)}),
+             has_text("weights: found bf16 in groups of 32, expected this format without groups"));
   CHECK_THAT(message({.weights = Format::f16}), has_text("embed_tokens.weight") && has_text("expected f16"));
   CHECK(message({.weights = Format::bf16}) == "no error");
   CHECK(message({.weights = Format::int8, .progress = [](Index, Index) {

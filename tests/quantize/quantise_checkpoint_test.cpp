@@ -233,7 +233,8 @@ TEST_CASE("options that do not go together are refused") {
     return message_of([&] { (void)ql::quantise_checkpoint(source, place.path() / "out", options); });
   };
 
-  CHECK_THAT(quantise({.weights = WeightFormat(Format::int8, 7)}), has_text("int8 in groups of 7"));
+  CHECK_THAT(quantise({.weights = WeightFormat(Format::int8, 7)}),
+             has_text("weights: found int8 in groups of 7, expected int8 in groups of 32, 64 or 128"));
   CHECK_THAT(quantise({.weights = Format::bf16}), has_text("no quantised format"));
   CHECK_THAT(quantise({.weights = Format::f16, .embedding_weights = Format::int8}), has_text("expected f16"));
   CHECK_THAT(quantise({.weights = Format::fp8, .embedding_weights = Format::int8}), has_text("fp8"));

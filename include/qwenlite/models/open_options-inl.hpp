@@ -58,16 +58,22 @@ inline void choose_precision(const OpenOptions& options, Choices& choices) {
   }
 }
 
-inline void require_valid(const char* option, const std::optional<WeightFormat>& format) {
-  if (!format || format->is_valid()) return;
-  throw Error(
-      ErrorCode::bad_argument, option, to_string(*format),
-      "int8 by rows or in groups of 32, 64 or 128, int4 in groups, fp8, or a format that is not quantised");
+/// The ways in which weights of a format can be stored, for a message about another one.
+[[nodiscard]] inline const char* possible_groups(Format format) noexcept {
+  switch (format) {
+    case Format::int8: return "int8 in groups of 32, 64 or 128, or by rows (a group of 0)";
+    case Format::int4: return "int4 in groups of 32, 64 or 128";
+    case Format::fp8: return "fp8 in blocks of 128, without zero points";
+    case Format::bf16:
+    case Format::f16:
+    case Format::f32: break;
+  }
+  return "this format without groups or zero points";
 }
 
 inline void choose_weights(const OpenOptions& options, Choices& choices) {
-  require_valid("weights", options.weights);
-  require_valid("embedding_weights", options.embedding_weights);
+  require_format("weights", options.weights);
+  require_format("embedding_weights", options.embedding_weights);
   choices.weights = options.weights;
   choices.embedding_weights = options.embedding_weights;
   if (!choices.embedding_weights && choices.weights) {
@@ -87,6 +93,16 @@ inline void choose_check(const OpenOptions& options, Choices& choices) {
 }
 
 }  // namespace opening
+
+QWENLITE_INLINE void require_format(const char* option, const std::optional<WeightFormat>& format) {
+  if (!format || format->is_valid()) return;
+  const bool quantised = is_quantised(format->format);
+  throw Error(ErrorCode::bad_argument, option,
+              quantised ? to_string(*format)
+                        : joined({name_of(format->format), " in groups of ", format->group,
+                                  format->symmetric ? "" : " with zero points"}),
+              opening::possible_groups(format->format));
+}
 
 QWENLITE_INLINE Choices choices_of(const OpenOptions& options) {
   Choices choices;

@@ -77,6 +77,9 @@ struct Choices {
 /// that is neither 0 nor 1, `unsupported` for a QWENLITE_ISA that cannot run here.
 [[nodiscard]] Choices choices_of(const OpenOptions& options);
 
+/// Throws `bad_argument` with the groups that are possible unless `format` is empty or one that there is.
+void require_format(const char* option, const std::optional<WeightFormat>& format);
+
 /// Says in the reason for the precision when it is int8 and no matrix of the layers has a format for it.
 void explain_precision(Choices& choices, FormatSet layers);
 

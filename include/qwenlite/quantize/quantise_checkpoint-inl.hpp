@@ -44,11 +44,8 @@ namespace quantising {
   const bool fp8 = options.weights.format == Format::fp8;
   if (fp8 || !is_quantised(options.weights.format)) form.embedding = stored;
   if (options.embedding_weights) form.embedding = *options.embedding_weights;
-  for (const WeightFormat& format : {form.weights, form.embedding}) {
-    if (!format.is_valid()) {
-      throw Error(ErrorCode::bad_argument, "format of weights", to_string(format), "one that there is");
-    }
-  }
+  require_format("weights", form.weights);
+  require_format("embedding_weights", form.embedding);
   const bool layers = is_quantised(form.weights.format);
   require(layers || is_quantised(form.embedding.format),
           "quantise_checkpoint: found no quantised format, expected one for layers or embedding");
