@@ -83,9 +83,17 @@ struct Storage {
   std::string precision;
 };
 
+/// What the matrices are, if any is quantised: in the files, while opening, or both; else how they are
+/// stored.
+inline std::string weights_in_words(const qwenlite::WeightFacts& weights) {
+  const std::string& packed = weights.packed.forms;
+  if (weights.quantised == 0) return packed.empty() ? weights.dtypes : packed;
+  return packed.empty() ? weights.quantised_to : packed + "; while opening " + weights.quantised_to;
+}
+
 inline Storage storage_of(const ProgramModel& model, const RunOptions& options) {
   const qwenlite::Explanation e = model.explain({.max_tokens = 1, .own_scratch = false});
-  return {.weights = e.weights.quantised > 0 ? e.weights.quantised_to : e.weights.dtypes,
+  return {.weights = weights_in_words(e.weights),
           .weight_bytes = e.weights.bytes_in_use,
           .kv = options.cached() ? e.kv : "none",
           .precision = e.precision};

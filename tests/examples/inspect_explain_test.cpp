@@ -48,6 +48,17 @@ TEST_CASE("inspect explain says what was chosen and why") {
         2 * (4 * 2 + 1) * 2 * 64 * 32 * 4);  // 2 blocks, an odd number of k/v pairs
 }
 
+TEST_CASE("inspect explain and chat --stats say what the weights of a quantised directory are") {
+  const TemporaryDirectory scratch;
+  const std::string out = (scratch.path() / "out").string();
+  REQUIRE(run("quantize", {demo(), out, "--weights", "int4:32"}).status == 0);
+  const std::string forms = "1 int8 in groups of 128 (qwenlite), 42 int4 in groups of 32 (qwenlite)";
+  CHECK_THAT(run("inspect", {"explain", out}).out,
+             has_text("\nquantised   in the files: " + forms + "; while opening: nothing more\n"));
+  const Result chat = run("chat", {"--prompt", "Hello", "--max-new-tokens", "2", "--stats", out});
+  CHECK_THAT(chat.err, has_text("stats: weights " + forms + ", "));
+}
+
 TEST_CASE("inspect explain follows QWENLITE_ISA and QWENLITE_CHECK") {
   const Variable isa("QWENLITE_ISA", "scalar");
   const Variable check("QWENLITE_CHECK", "1");

@@ -137,7 +137,9 @@ TEST_CASE("explain tells how matrices are packed and what became of them") {
   CHECK(own.weights.packed.bytes == 0);
   CHECK(own.weights.bytes_in_use == own.weights.bytes);
   CHECK_THAT(own.to_string(), has_text("\npacked      8 matrices, ") && has_text("computed on as mapped\n") &&
-                                  has_text("int4 in groups of 32 with zero points (qwenlite)"));
+                                  has_text("int4 in groups of 32 with zero points (qwenlite)") &&
+                                  has_text("\nquantised   in the files: " + own.weights.packed.forms +
+                                           "; while opening: nothing more\n"));
   const ql::Explanation order = facts_of("gptq-int4-act-order");
   CHECK(order.weights.packed.forms == "6 float32 (GPTQ), 1 int4 in groups of 32 (GPTQ)");
   REQUIRE(order.weights.packed.warnings.size() == 1);
@@ -155,6 +157,10 @@ TEST_CASE("asking for the format that packed matrices have is fine, for another 
   const ql::Explanation same = open("gptq-int4", Format::int4);
   CHECK(same.weights.quantised == 1);  // the embedding
   CHECK(same.weights.packed.matrices == 7);
+  CHECK_THAT(same.to_string(),
+             has_text("\nquantised   in the files: int4 in groups of 32 (GPTQ); while opening: "
+                      "1 tensor, ") &&
+                 has_text(" in memory: int4 in groups of 64, embedding int8 in groups of 128\n"));
   CHECK(open("own", Format::int4).weights.quantised == 0);
   for (const WeightFormat& format : {WeightFormat(Format::int8), WeightFormat(Format::bf16)}) {
     try {

@@ -57,10 +57,15 @@ inline void add_line(std::string& text, std::string_view name, std::string_view 
                  " ignored"});
 }
 
+/// In the files, while opening, or both.
 [[nodiscard]] inline std::string quantised_text(const WeightFacts& w) {
-  if (w.quantised == 0) return "none, weights are computed on as stored";
-  return joined(
-      {counted(w.quantised, "tensor"), ", ", size_text(w.quantised_bytes), " in memory: ", w.quantised_to});
+  const bool packed = w.packed.matrices > 0;
+  const std::string before = packed ? joined({"in the files: ", w.packed.forms, "; while opening: "}) : "";
+  if (w.quantised == 0) {
+    return before + (packed ? "nothing more" : "none, weights are computed on as stored");
+  }
+  return joined({before, counted(w.quantised, "tensor"), ", ", size_text(w.quantised_bytes),
+                 " in memory: ", w.quantised_to});
 }
 
 [[nodiscard]] inline std::string packed_text(const PackedFacts& packed) {
