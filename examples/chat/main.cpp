@@ -12,6 +12,7 @@
 #include <qwenlite/generate/presets.hpp>
 
 #include "chat/program.hpp"
+#include "programs/chat_family.hpp"
 #include "programs/demo_models.hpp"
 #include "programs/standard_input.hpp"
 
@@ -85,8 +86,7 @@ void add_options(CLI::App& app, chat::Options& o) {
   app.add_option("--context", o.chat.session.max_tokens,
                  "tokens that conversation and reply may have together")
       ->check(programs::number_in<Index>(1, many));
-  app.add_option("--family", o.family, "chat template to use when the directory's is not a known one")
-      ->check(programs::one_of({"qwen3", "qwen3.5"}));
+  programs::add_family_option(app, o.family);
   programs::add_run_options(app, o.run);
   app.add_option("--history", o.history, "keep the lines typed on a terminal in this file (default: nowhere)")
       ->excludes(prompt);
@@ -159,9 +159,8 @@ void run(chat::Options& o, chat::Interrupts& interrupts) {
   const ql::Checkpoint files(model_directory(o));
   check_context(o, files.config().context_limit());
   o.name = name_of_model(o);
-  ql::TokenizerOptions how;
-  if (!o.family.empty()) how.family = o.family == "qwen3" ? ql::ChatFamily::qwen3 : ql::ChatFamily::qwen3_5;
-  const ql::Tokenizer tokenizer(files.directory(), how);
+  const ql::Tokenizer tokenizer = programs::open_tokenizer(files.directory().string(), o.family);
+  programs::require_template(tokenizer);
   chat::Program program(o, files, tokenizer, interrupts);
   if (!loop && !o.history.empty()) std::cerr << "note: --history has no effect on a single question\n";
   loop ? program.loop() : program.ask_once(question);

@@ -3,6 +3,7 @@
 // inspect: looks into a checkpoint directory and at what the library computes with it. Each subcommand
 // prints for people, or with --json one object whose shape other programs may rely on.
 #include "inspect/commands.hpp"
+#include "programs/chat_family.hpp"
 #include "programs/command_line.hpp"
 #include "programs/demo_models.hpp"
 
@@ -24,13 +25,6 @@ void add_ids(CLI::App& command, Options& options) {
   command.add_option("--ids", options.ids, "token ids: 1,2,3 or @FILE.json with a JSON array")->required();
 }
 
-void add_family(CLI::App& command, Options& options) {
-  command
-      .add_option("--family", options.family,
-                  "chat template to use when the directory's is not a known one: qwen3 or qwen3.5")
-      ->check(programs::one_of({"qwen3", "qwen3.5"}));
-}
-
 void add_text_commands(CLI::App& app, Options& options) {
   CLI::App& tokenize = add_command(app, options, "tokenize", "token ids of a text");
   tokenize.add_option("--text", options.text, "the text (default: standard input, byte for byte)");
@@ -40,7 +34,7 @@ void add_text_commands(CLI::App& app, Options& options) {
   CLI::App& render = add_command(app, options, "template",
                                  "prompt of a conversation; standard input: "
                                  "{\"messages\":[...],\"tools\":[...],\"enable_thinking\":true}");
-  add_family(render, options);
+  programs::add_family_option(render, options.family);
 }
 
 void add_network_commands(CLI::App& app, Options& options) {

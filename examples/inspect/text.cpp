@@ -2,36 +2,24 @@
 //
 // inspect tokenize, detokenize and template: text to ids and back. Also the reading of ids.
 #include <charconv>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <limits>
 
 #include <qwenlite/text/chat_template.hpp>
-#include <qwenlite/text/tokenizer.hpp>
 
 #include "inspect/commands.hpp"
 #include "inspect/json_output.hpp"
+#include "programs/chat_family.hpp"
 #include "programs/standard_input.hpp"
+#include "programs/text_file.hpp"
 
 namespace ql = qwenlite;
 
 namespace inspect {
 namespace {
 
-ql::Tokenizer open_tokenizer(const Options& options) {
-  ql::TokenizerOptions how;
-  if (options.family == "qwen3") how.family = ql::ChatFamily::qwen3;
-  if (options.family == "qwen3.5") how.family = ql::ChatFamily::qwen3_5;
-  return ql::Tokenizer(options.directory, how);
-}
-
 std::vector<int> ids_of_file(const std::string& name) {
-  std::error_code ignored;
-  std::ifstream file(name, std::ios::binary);
-  if (!file || std::filesystem::is_directory(name, ignored))
-    throw ql::Error(ql::ErrorCode::io, "--ids @" + name + ": cannot be read");
-  const auto json = nlohmann::ordered_json::parse(file, nullptr, false);
+  const auto json = nlohmann::ordered_json::parse(programs::read_text(name), nullptr, false);
   const auto reject = [&](const std::string& found) -> ql::Error {
     return {ql::ErrorCode::bad_file, name, found, "a JSON array of token ids"};
   };
@@ -91,14 +79,14 @@ void check_context(const ql::Checkpoint& files, const char* option, Index tokens
 }
 
 void tokenize(const Options& options) {
-  const ql::Tokenizer tokenizer = open_tokenizer(options);
+  const ql::Tokenizer tokenizer = programs::open_tokenizer(options.directory, options.family);
   const std::string text = options.text ? *options.text : programs::all_input();
   print_ids(tokenizer.encode(text, {.control_tokens = options.special}), options);
 }
 
 void detokenize(const Options& options) {
   const std::vector<int> ids = parse_ids(options.ids, "--ids");
-  const ql::Tokenizer tokenizer = open_tokenizer(options);
+  const ql::Tokenizer tokenizer = programs::open_tokenizer(options.directory, options.family);
   for (const int id : ids) {
     if (id < tokenizer.vocab_size()) continue;
     throw ql::Error(ql::ErrorCode::bad_argument, "--ids", std::to_string(id),
@@ -113,7 +101,8 @@ void detokenize(const Options& options) {
 }
 
 void render_template(const Options& options) {
-  const ql::Tokenizer tokenizer = open_tokenizer(options);
+  const ql::Tokenizer tokenizer = programs::open_tokenizer(options.directory, options.family);
+  programs::require_template(tokenizer);
   const ql::ChatTemplate& chat = tokenizer.chat_template();
   const ql::ChatRequest request =
       ql::parse_chat_request(programs::all_input(), chat.family().value_or(ql::ChatFamily::qwen3));

@@ -193,9 +193,12 @@ TEST_CASE("a template that is not known renders only when a family is named") {
     FAIL("rendered");
   } catch (const Error& e) {
     CHECK(e.code() == ErrorCode::unsupported);
-    CHECK_THAT(e.what(), has_text("14 bytes"));
+    CHECK_THAT(e.what(), has_text("tokenizer_config.json chat_template: found an unknown text of 14 bytes") &&
+                             has_text("a family named in TokenizerOptions::family"));
   }
+  REQUIRE_THROWS_WITH(qwenlite::ChatTemplate().require_known(), has_text("chat template: found none"));
   const Tokenizer named = Tokenizer::from_json(small::json(), config, {.family = ChatFamily::qwen3_5});
+  CHECK_NOTHROW(named.chat_template().require_known());
   CHECK(named.chat_template().render({{"user", "Hi"}}).find("<think>") != std::string::npos);
   CHECK(small::tokenizer().chat_template().family() == ChatFamily::qwen3);  // none: by the pre-split rule
   small::Spec spec;
@@ -208,9 +211,13 @@ TEST_CASE("a template's own file takes precedence over tokenizer_config.json") {
   directory.write("tokenizer.json", small::json());
   directory.write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "x"}]})");
   CHECK_THAT(Tokenizer(directory.path()).vocab_size() > 0 ? "loaded" : "", has_text("loaded"));
-  REQUIRE_THROWS_WITH(Tokenizer(directory.path()).encode_chat({{"user", "Hi"}}), has_text("of 1 bytes"));
+  REQUIRE_THROWS_WITH(Tokenizer(directory.path()).encode_chat({{"user", "Hi"}}),
+                      has_text((directory.path() / "tokenizer_config.json").string() +
+                               " chat_template: found an unknown text of 1 bytes"));
   directory.write("chat_template.jinja", "xyz");
-  REQUIRE_THROWS_WITH(Tokenizer(directory.path()).encode_chat({{"user", "Hi"}}), has_text("of 3 bytes"));
+  REQUIRE_THROWS_WITH(
+      Tokenizer(directory.path()).encode_chat({{"user", "Hi"}}),
+      has_text((directory.path() / "chat_template.jinja").string() + ": found an unknown text of 3 bytes"));
 }
 
 TEST_CASE("no control token comes from a message") {

@@ -314,8 +314,9 @@ inline std::vector<ChatSegment> render_qwen3_5(const std::vector<Message>& messa
 
 // --------------------------------------------------------------------------------------- interface
 
-QWENLITE_INLINE ChatTemplate ChatTemplate::recognise(std::string_view text) {
+QWENLITE_INLINE ChatTemplate ChatTemplate::recognise(std::string_view text, std::string_view place) {
   ChatTemplate result;
+  result.place_ = place;
   const std::uint64_t hash = chat::fnv1a(text);
   for (const chat::KnownTemplate& known : chat::known) {
     if (known.bytes != text.size() || known.hash != hash) continue;
@@ -327,12 +328,16 @@ QWENLITE_INLINE ChatTemplate ChatTemplate::recognise(std::string_view text) {
   return result;
 }
 
+QWENLITE_INLINE void ChatTemplate::require_known() const {
+  if (family_) return;
+  throw Error(ErrorCode::unsupported, place_.empty() ? std::string("chat template") : place_,
+              unknown_.empty() ? std::string("none") : unknown_,
+              "the chat template of Qwen3 or Qwen3.5, or a family named in TokenizerOptions::family");
+}
+
 QWENLITE_INLINE std::vector<ChatSegment> ChatTemplate::segments(const std::vector<Message>& messages,
                                                                 const ChatOptions& options) const {
-  if (!family_) {
-    throw Error(ErrorCode::unsupported, "chat template", unknown_.empty() ? "none" : unknown_.c_str(),
-                "the template of Qwen3 or Qwen3.5, or a family named in TokenizerOptions");
-  }
+  require_known();
   if (messages.empty()) throw Error(ErrorCode::bad_text, "messages", "none", "at least one");
   switch (*family_) {
     case ChatFamily::qwen3: return chat::render_qwen3(messages, options);

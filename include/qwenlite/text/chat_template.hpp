@@ -60,13 +60,17 @@ class ChatTemplate {
   /// The template of a family, whatever a checkpoint brings.
   explicit ChatTemplate(ChatFamily family) : family_(family), thinks_(family == ChatFamily::qwen3) {}
 
-  /// The template whose text a checkpoint brings. An unknown text is no error until it is to be rendered.
-  [[nodiscard]] static ChatTemplate recognise(std::string_view text);
+  /// The template whose text a checkpoint brings. An unknown text is no error until it is to be rendered;
+  /// `place` is where it stands, for that error.
+  [[nodiscard]] static ChatTemplate recognise(std::string_view text, std::string_view place = {});
 
   /// Empty when the checkpoint's template is none of the known ones.
   [[nodiscard]] std::optional<ChatFamily> family() const noexcept { return family_; }
   /// Whether a model thinks where ChatOptions::enable_thinking is not set: Qwen3 does, Qwen3.5 from 4B on.
   [[nodiscard]] bool thinks() const noexcept { return thinks_; }
+
+  /// Throws `unsupported` unless the family is known: says where the template stands.
+  void require_known() const;
 
   /// The prompt in segments; neighbours differ in `control`. Throws `unsupported` for an unknown template
   /// and `bad_text` for messages the family's template refuses.
@@ -80,6 +84,7 @@ class ChatTemplate {
  private:
   std::optional<ChatFamily> family_;
   bool thinks_ = false;
+  std::string place_;    // of the text
   std::string unknown_;  // why family_ is empty
 };
 

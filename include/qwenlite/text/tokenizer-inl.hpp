@@ -115,7 +115,11 @@ QWENLITE_INLINE Tokenizer::Tokenizer(const std::filesystem::path& directory,
   TokenizerConfig config;
   if (const auto text = content("tokenizer_config.json")) config = tokenizer_file::parse_config(*text);
   // From a file of its own the template takes precedence over the one in tokenizer_config.json.
-  if (auto text = content("chat_template.jinja")) config.chat_template = std::move(text);
+  std::string template_place = (directory / "tokenizer_config.json").string() + " chat_template";
+  if (auto text = content("chat_template.jinja")) {
+    config.chat_template = std::move(text);
+    template_place = (directory / "chat_template.jinja").string();
+  }
   const std::optional<std::string> template_text = std::move(config.chat_template);
   std::optional<std::string> vocabulary, merges;
   if (const auto text = content("tokenizer.json")) {
@@ -127,7 +131,7 @@ QWENLITE_INLINE Tokenizer::Tokenizer(const std::filesystem::path& directory,
     throw Error(ErrorCode::io, directory.string(), "no tokenizer",
                 "tokenizer.json, or vocab.json and merges.txt");
   }
-  choose_template(template_text, options);
+  choose_template(template_text, template_place, options);
 }
 
 QWENLITE_INLINE Tokenizer Tokenizer::from_json(std::string_view tokenizer_json,
@@ -138,7 +142,7 @@ QWENLITE_INLINE Tokenizer Tokenizer::from_json(std::string_view tokenizer_json,
   const std::optional<std::string> template_text = std::move(config.chat_template);
   Tokenizer tokenizer;
   tokenizer.build(tokenizer_file::parse(tokenizer_json, "tokenizer.json"), std::move(config));
-  tokenizer.choose_template(template_text, options);
+  tokenizer.choose_template(template_text, "tokenizer_config.json chat_template", options);
   return tokenizer;
 }
 
@@ -221,11 +225,11 @@ QWENLITE_INLINE void Tokenizer::build_special(const TokenizerFile& file, const T
 }
 
 QWENLITE_INLINE void Tokenizer::choose_template(const std::optional<std::string>& text,
-                                                const TokenizerOptions& options) {
+                                                std::string_view place, const TokenizerOptions& options) {
   if (options.family) {
     chat_template_ = ChatTemplate(*options.family);
   } else if (text) {
-    chat_template_ = ChatTemplate::recognise(*text);
+    chat_template_ = ChatTemplate::recognise(*text, place);
   } else {
     chat_template_ = ChatTemplate(rule_ == PreSplit::qwen3 ? ChatFamily::qwen3 : ChatFamily::qwen3_5);
   }

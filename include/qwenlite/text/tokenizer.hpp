@@ -46,7 +46,7 @@ struct DecodeOptions {
 
 /// How a tokenizer is opened.
 struct TokenizerOptions {
-  /// Renders chats as this family, whatever template the directory brings.
+  /// Renders chats as this family, whatever template the directory brings: needed for one that is not known.
   std::optional<ChatFamily> family{};
 };
 
@@ -101,7 +101,8 @@ class Tokenizer {
   void build_vocabulary(TokenizerFile& file, const std::vector<AddedToken>& added);
   void build_merges(const TokenizerFile& file);
   void build_special(const TokenizerFile& file, const TokenizerConfig& config);
-  void choose_template(const std::optional<std::string>& text, const TokenizerOptions& options);
+  void choose_template(const std::optional<std::string>& text, std::string_view place,
+                       const TokenizerOptions& options);
 
   void encode_allowed(std::string_view text, std::span<const ByteRange> allowed, std::vector<int>& ids,
                       EncodeStats* stats) const;
