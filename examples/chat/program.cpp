@@ -63,9 +63,21 @@ bool Program::could_be_larger() const {
   return chat_.session().max_tokens() < model_.config().context_limit();
 }
 
+/// A question asked once, to which there is no answer because the context is full.
+void Program::refuse_unanswered(const ql::ChatReply& reply) const {
+  if (!single_question_ || reply.end != ql::ReplyEnd::context || reply.answered()) return;
+  const ql::Error full(ql::ErrorCode::context_full,
+                       "the context is full before there is an answer: the prompt has " +
+                           std::to_string(reply.prompt_tokens) + " tokens and what was thought " +
+                           std::to_string(reply.generate.generated_tokens) + ", and there is room for " +
+                           std::to_string(chat_.session().max_tokens()));
+  throw with_advice(full, could_be_larger());
+}
+
 ql::ReplyEnd Program::ask(const std::string& question) {
   StepTimes times;
   const ql::ChatReply reply = answer(question, times);
+  refuse_unanswered(reply);
   if (reply.dropped_messages > 0 && !commands_.told_full()) {
     std::cerr << "note: the context is full; the oldest messages are left out from now on\n";
     commands_.set_told_full();

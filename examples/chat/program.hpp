@@ -49,6 +49,7 @@ class Program {
   [[nodiscard]] qwenlite::ChatSessionOptions chat_options();
   [[nodiscard]] LineReaderOptions reader_options() const;
   qwenlite::ReplyEnd ask(const std::string& question);
+  void refuse_unanswered(const qwenlite::ChatReply& reply) const;
   qwenlite::ChatReply answer(const std::string& question, StepTimes& times);
   [[nodiscard]] bool take(const Line& line);
   void greet() const;
