@@ -218,7 +218,7 @@ void run(Options& o, bool with_reference) {
   o.reference.directory = o.reference.directory.empty()
                               ? o.model.directory
                               : programs::model_directory(o.reference.directory, "--reference");
-  o.reference.run.precision_option = "--reference-precision";
+  o.reference.run.prefix = "--reference-";
   o.reference.run.threads = o.model.run.threads;
   o.reference.run.chunk = o.model.run.chunk;
 

@@ -27,7 +27,7 @@ using ProgramModel =
 
 /// Not all kernels round the inputs of products, nor before all weights; then what was asked for is not what
 /// is done.
-inline void tell_unused_precision(const ProgramModel& model, const char* option) {
+inline void tell_unused_precision(const ProgramModel& model, const std::string& option) {
   const qwenlite::Explanation e = model.explain({.max_tokens = 1, .own_scratch = false});
   if (e.precision_used) return;
   std::cerr << "note: " << option << ' ' << e.precision << " has no effect here: "
@@ -62,6 +62,9 @@ inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptio
   if (!options.weights.empty()) open.weights = weight_format(options.weights);
   if (!options.embedding_weights.empty()) open.embedding_weights = weight_format(options.embedding_weights);
   if (options.chunk) open.chunk = *options.chunk;
+  check_stored(files, Matrices::layers, std::string(options.prefix) + "weights", options.weights);
+  check_stored(files, Matrices::embedding, std::string(options.prefix) + "embedding-weights",
+               options.embedding_weights);
   ProgressBar bar(std::cerr);
   open.progress = [&bar](qwenlite::Index done, qwenlite::Index all) {
     bar.show(done, all, " quantising " + megabytes(done) + " of " + megabytes(all) + " MB");
@@ -71,7 +74,9 @@ inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptio
   };
   ProgramModel model = qwenlite::open_as<ProgramModel>(files, open, wanted);
   bar.erase();
-  if (!options.precision.empty()) tell_unused_precision(model, options.precision_option);
+  if (!options.precision.empty()) {
+    tell_unused_precision(model, std::string(options.prefix) + "precision");
+  }
   return model;
 }
 

@@ -25,8 +25,8 @@ struct RunOptions {
   std::string embedding_weights;         // empty: what follows from weights
   std::string precision;                 // empty: the default of the kernels
   std::optional<qwenlite::Index> chunk;  // empty: the library's default
-  /// Where `precision` comes from, for messages.
-  const char* precision_option = "--precision";
+  /// What the names of these options begin with, for messages.
+  const char* prefix = "--";
 
   [[nodiscard]] bool cached() const { return kv != "none"; }
   /// A network without a cache would repeat its work for every piece of a prompt.
@@ -40,9 +40,9 @@ struct RunOptions {
 inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = true) {
   const std::string group = shown ? "Options" : "";
   app.add_option("--threads", options.threads,
-                 "threads to compute with (default: one for each core of the process)")
+                 "threads to compute with; 0 (default): one for each core of the process")
       ->group(group)
-      ->check(number_in(1, 4096));
+      ->check(number_in(0, 4096));
   app.add_option("--kv", options.kv,
                  "keys and values are kept as bf16 (default) or f32, compressed as int8, fp8 or int4 (an "
                  "experiment), or not at all: none recomputes them")
@@ -50,7 +50,8 @@ inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = tru
       ->check(a_kv_format());
   app.add_option("--weights", options.weights,
                  "quantise weights while opening: int8, int4, fp8, or with a group of 32, 64 or 128: "
-                 "int4:32, int4:64:zeros, int8:128 (default: as stored)")
+                 "int4:32, int4:64:zeros, int8:128; or the format that they are stored in: bf16, f16, f32 "
+                 "(default: as stored)")
       ->group(group)
       ->check(a_weight_format());
   app.add_option("--embedding-weights", options.embedding_weights,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Formats of weights as words on the command line: int8, int4, fp8, and with how many elements share a scale,
-// as in int8:row, int4:32 or int4:64:zeros.
+// as in int8:row, int4:32 or int4:64:zeros; and bf16, f16 and f32, which ask that weights are stored so.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include <qwenlite/checkpoint/checkpoint.hpp>
 #include <qwenlite/kernels/weight_words.hpp>
 
 namespace programs {
@@ -22,10 +23,40 @@ inline CLI::Validator a_weight_format() {
   const auto check = [](const std::string& text) -> std::string {
     if (weight_format(text)) return {};
     return "found '" + text +
-           "', expected bf16, int8, int4 or fp8, or with a group of 32, 64 or 128 as in int4:32 or "
-           "int4:64:zeros, or int8:row";
+           "', expected int8, int4 or fp8, or with a group of 32, 64 or 128 as in int4:32 or int4:64:zeros, "
+           "or "
+           "int8:row; or bf16, f16 or f32 where weights are stored so";
   };
   return CLI::Validator(check, "");
+}
+
+/// The matrices that an option is about.
+enum class Matrices { layers, embedding };
+
+/// Whether a tensor of this name is one of them.
+inline bool is_one_of(Matrices which, std::string_view name) {
+  if (name.starts_with("mtp.")) return false;
+  if (which == Matrices::layers) {
+    return name.find("layers.") != std::string_view::npos && name.ends_with("_proj.weight");
+  }
+  return name.ends_with("embed_tokens.weight") || name.ends_with("lm_head.weight");
+}
+
+/// A format that is not quantised says how matrices are stored, and nothing is converted to it: of a
+/// checkpoint that stores them otherwise it is wrong usage. An empty word asks for nothing. What is wrong for
+/// matrices that are packed, the library says.
+inline void check_stored(const qwenlite::Checkpoint& files, Matrices which, const std::string& option,
+                         const std::string& word) {
+  const std::optional<qwenlite::WeightFormat> wanted = weight_format(word);
+  if (!wanted || is_quantised(wanted->format)) return;
+  if (files.config().quantisation.method != qwenlite::QuantMethod::none) return;
+  for (const qwenlite::TensorFiles::Entry& entry : files.tensors().entries()) {
+    const auto stored = qwenlite::stored_format(entry.view.dtype);
+    if (!is_one_of(which, entry.name) || !stored || *stored == wanted->format) continue;
+    throw CLI::ValidationError(option, "found " + word + ", expected " + std::string(name_of(*stored)) +
+                                           ", as these weights are stored, or a quantised format: int8, "
+                                           "int4 or fp8");
+  }
 }
 
 }  // namespace programs

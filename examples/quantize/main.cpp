@@ -26,6 +26,8 @@ using ql::Index;
 
 namespace {
 
+constexpr Index default_tokens = 16384;
+
 struct Options {
   std::string source;
   std::string out;
@@ -34,7 +36,7 @@ struct Options {
   std::string method = "rtn";
   bool search = false;
   std::string calibration;
-  Index tokens = 16384;
+  std::optional<Index> tokens;
   int threads = 0;
   bool force = false;
   bool json = false;
@@ -43,9 +45,10 @@ struct Options {
 void add_options(CLI::App& app, Options& o) {
   app.add_option("SOURCE", o.source, programs::checkpoint_help)->required();
   app.add_option("OUT", o.out, "directory to write, which must not exist")->required();
-  app.add_option("--weights", o.weights,
-                 "what layers become: int8, int4 (default), fp8, or with a group of 32, 64 or 128: int4:32, "
-                 "int4:64:zeros, int8:row; bf16 leaves them as stored")
+  app.add_option(
+         "--weights", o.weights,
+         "what layers become: int8, int4 (default), fp8, or with a group of 32, 64 or 128: int4:32, "
+         "int4:64:zeros, int8:128; the format that they are stored in (bf16, f16, f32) leaves them so")
       ->check(programs::a_weight_format());
   app.add_option("--embedding-weights", o.embedding_weights,
                  "the same for embedding and output matrix (default: int8; with fp8 as stored)")
@@ -53,16 +56,17 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--method", o.method,
                  "rtn rounds to nearest (default); gptq and awq look at the inputs of a calibration text")
       ->check(programs::one_of({"rtn", "gptq", "awq"}));
-  app.add_flag("--search", o.search, "search for the best clipping of each group (awq always does)");
+  app.add_flag("--search", o.search,
+               "search for the best clipping of each group (in layers awq always does)");
   app.add_option("--calibration", o.calibration,
                  "text for gptq and awq; <|endoftext|> parts what is read on its own (default: conversations "
                  "of the demo models)")
       ->option_text("FILE");
-  app.add_option("--tokens", o.tokens, "read about this many tokens of it (default: 16384)")
+  app.add_option("--tokens", o.tokens, "read about this many tokens of it (default: 16384); for gptq and awq")
       ->check(programs::number_in<Index>(1, Index{1} << 30));
   app.add_option("--threads", o.threads,
-                 "threads to compute with (default: one for each core of the process)")
-      ->check(programs::number_in(1, 4096));
+                 "threads to compute with; 0 (default): one for each core of the process")
+      ->check(programs::number_in(0, 4096));
   app.add_flag("--force", o.force, "replace OUT if it is a checkpoint directory without other files");
   app.add_flag("--json", o.json, "print one JSON object");
 }
@@ -94,7 +98,8 @@ std::vector<std::vector<int>> texts_of(const Options& o, const ql::Checkpoint& f
   const std::vector<int> ids = tokenizer.encode(content, {.control_tokens = true});
   const std::vector<int> end = tokenizer.encode("<|endoftext|>", {.control_tokens = true});
   const Index longest = std::min<Index>(512, files.config().context_limit());
-  auto texts = ql::calibration_texts(ids, end.size() == 1 ? end.front() : -1, longest, o.tokens);
+  auto texts = ql::calibration_texts(ids, end.size() == 1 ? end.front() : -1, longest,
+                                     o.tokens.value_or(default_tokens));
   if (texts.empty()) throw ql::Error(ql::ErrorCode::bad_text, name, "an empty file", "a text");
   return texts;
 }
@@ -109,7 +114,10 @@ void check_together(const Options& o) {
   const bool quantised = ql::is_quantised(weights.format);
   if (calibrated && (fp8 || !quantised)) fail("--method", o.method, "rtn with these weights");
   if (o.search && fp8) fail("--search", "it", "none with fp8");
-  if (!calibrated && !o.calibration.empty()) fail("--calibration", o.calibration, "--method gptq or awq");
+  const auto with_method = [&](const std::string& value) { return value + " with --method " + o.method; };
+  const char* const calibrating = "--method gptq or awq, which look at a text";
+  if (!calibrated && !o.calibration.empty()) fail("--calibration", with_method(o.calibration), calibrating);
+  if (!calibrated && o.tokens) fail("--tokens", with_method(std::to_string(*o.tokens)), calibrating);
   if (o.embedding_weights.empty()) {
     if (!quantised) fail("--weights", o.weights, "a quantised format, or --embedding-weights");
     return;
@@ -139,6 +147,8 @@ void run(Options& o) {
   const auto started = std::chrono::steady_clock::now();
   mind_signals();
   const ql::Checkpoint files(o.source);
+  programs::check_stored(files, programs::Matrices::layers, "--weights", o.weights);
+  programs::check_stored(files, programs::Matrices::embedding, "--embedding-weights", o.embedding_weights);
   ql::QuantiseOptions options = quantising(o);
   if (options.method != ql::QuantisationMethod::rtn) options.texts = texts_of(o, files);
   programs::ProgressBar bar(std::cerr);

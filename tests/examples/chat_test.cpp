@@ -200,6 +200,101 @@ TEST_CASE("chat explains that a message is too long") {
   CHECK(largest.err.find("--context") == std::string::npos);
 }
 
+TEST_CASE("chat without room for an answer fails") {
+  const Result stats = run("chat", {"--prompt", "Hello", "--stats", "--max-new-tokens", "1"});
+  const std::string prompt = std::to_string(numbers_before(stats.err, "tokens, 0 reused").at(0));
+  for (const char* context : {"10", "12"}) {
+    check_failure("chat", {"--prompt", "Hello", "--context", context},
+                  {"before there is an answer: the prompt has " + prompt + " tokens",
+                   "there is room for " + std::string(context) + " (--context makes it larger)"});
+  }
+  const Result loop = run("chat", {"--interactive", "--context", "10"}, "Hello\n");
+  CHECK(loop.status == 0);  // a conversation goes on
+  CHECK_THAT(loop.err, has_text("note: the reply was cut off, because the context is full"));
+  const Result cut = run("chat", with({"--prompt", "Hello", "--context", "16"}, greedy));
+  CHECK(cut.status == 0);  // what there is of an answer is one
+  CHECK(cut.out.size() > 1);
+}
+
+TEST_CASE("chat names the file of a template that it does not know, and the option for it") {
+  const TemporaryDirectory scratch;
+  fs::copy(demo(), scratch.path());
+  write_file(scratch.path() / "chat_template.jinja", "{{ messages }}");
+  const std::string directory = scratch.path().string();
+  const Words parts = {directory + "/chat_template.jinja: found an unknown text of 14 bytes",
+                       "--family qwen3 or --family qwen3.5"};
+  check_failure("chat", {"--prompt", "Hello", directory}, parts);
+  check_failure("inspect", {"template", directory}, parts,
+                R"({"messages":[{"role":"user","content":"Hi"}]})");
+  const Words named = with({"--prompt", "Hello", "--family", "qwen3"}, greedy);
+  CHECK(answer(with(named, {directory})) == answer(with(named, {demo()})));
+  fs::remove(scratch.path() / "chat_template.jinja");
+  Json config = Json::parse(read_file(scratch.path() / "tokenizer_config.json"));
+  config["chat_template"] = "xyz";
+  write_file(scratch.path() / "tokenizer_config.json", config.dump());
+  check_failure("chat", {"--prompt", "Hello", directory},
+                {directory + "/tokenizer_config.json chat_template: found an unknown text of 3 bytes"});
+}
+
+TEST_CASE("programs take --threads 0 for as many as there are cores") {
+  const Json automatic = run_json("inspect", {"explain", tiny()})["threads"];
+  CHECK(run_json("inspect", {"explain", tiny(), "--threads", "0"})["threads"] == automatic);
+  CHECK(answer(with({"--prompt", "Hello", "--threads", "0"}, greedy)) ==
+        answer(with({"--prompt", "Hello"}, greedy)));
+  const TemporaryDirectory scratch;
+  const std::string text = scratch.write("text", "Hello! Who are you?").string();
+  run_json("perplexity", {demo(), "--text", text, "--threads", "0"});
+  run_json("quantize", {demo(), (scratch.path() / "out").string(), "--threads", "0"});
+  for (const char* bad : {"-1", "4097", "x", ""}) {
+    INFO(bad);
+    check_usage_error("chat", {"--prompt", "Hello", "--threads", bad}, "from 0 to 4096");
+    check_usage_error("inspect", {"explain", tiny(), "--threads", bad}, "from 0 to 4096");
+    check_usage_error("perplexity", {demo(), "--text", text, "--threads", bad}, "from 0 to 4096");
+    check_usage_error("quantize", {demo(), "out", "--threads", bad}, "from 0 to 4096");
+  }
+  for (const char* program : {"chat", "perplexity", "quantize"}) {
+    CHECK_THAT(run(program, {"--help"}).out, has_text("0 (default)"));
+  }
+}
+
+TEST_CASE("formats of weights that are accepted are those that are told, and a wrong one is wrong usage") {
+  const TemporaryDirectory scratch;
+  const std::string text = scratch.write("text", "Hello!").string();
+  const std::string out = (scratch.path() / "out").string();
+  const std::string told =
+      "expected int8, int4 or fp8, or with a group of 32, 64 or 128 as in int4:32 or "
+      "int4:64:zeros, or int8:row; or bf16, f16 or f32 where weights are stored so";
+  const std::string stored =
+      ", expected bf16, as these weights are stored, or a quantised format: int8, int4 or fp8";
+  struct Call {
+    const char* program;
+    Words words;
+    std::string prefix;
+  };
+  for (const Call& call :
+       {Call{"chat", {"--prompt", "Hello"}, "--"}, Call{"inspect", {"explain", demo()}, "--"},
+        Call{"perplexity", {demo(), "--text", text}, "--"},
+        Call{"perplexity", {demo(), "--text", text}, "--reference-"},
+        Call{"quantize", {demo(), out, "--weights", "int4"}, "--"}}) {
+    for (const std::string& option : {call.prefix + "weights", call.prefix + "embedding-weights"}) {
+      const bool twice = option == call.words.at(call.words.size() - 2);
+      Words words = call.words;
+      if (twice) words = {words[0], words[1], "--embedding-weights", "int8"};
+      words.insert(words.end(), {option, "int3"});
+      check_usage_error(call.program, words, option + ": found 'int3', " + told);
+      for (const char* other : {"f32", "f16"}) {
+        words.back() = other;
+        check_usage_error(call.program, words, option + ": found " + other + stored);
+      }
+    }
+  }
+  for (const char* good : {"bf16", "int8", "int8:row", "int8:64:zeros", "int4:32", "fp8"}) {
+    INFO(good);
+    CHECK(run("inspect", {"explain", demo(), "--weights", good}).status == 0);
+  }
+  CHECK_FALSE(fs::exists(out));
+}
+
 TEST_CASE("chat says in one line what is wrong with its arguments") {
   const std::string input = "Hello";
   check_usage_error("chat", {"--bogus"}, "--bogus", input);
@@ -209,8 +304,8 @@ TEST_CASE("chat says in one line what is wrong with its arguments") {
   for (const char* bad : {"", "int", "int3", "int8:", "int8:7", "int8:0", "fp8:64", "int4:row", "int4:64:x",
                           "int4:64:zeros:", "int4:64:zeros:1", "bf16:32", "int4 "}) {
     INFO(bad);
-    check_usage_error("chat", {"--weights", bad}, "expected bf16, int8, int4 or fp8", input);
-    check_usage_error("chat", {"--embedding-weights", bad}, "expected bf16, int8, int4 or fp8", input);
+    check_usage_error("chat", {"--weights", bad}, "expected int8, int4 or fp8", input);
+    check_usage_error("chat", {"--embedding-weights", bad}, "expected int8, int4 or fp8", input);
   }
   check_usage_error("chat", {}, "expected a question", "");
   check_usage_error("chat", {"--prompt", ""}, "expected a question");

@@ -139,8 +139,8 @@ TEST_CASE("inspect says in one line what is wrong with its arguments") {
                     "expected bf16, f32, int8, fp8, int4 or none");
   check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--precision", "f16"},
                     "expected bf16, exact or int8");
-  for (const char* bad : {"0", "-1", "2.5", "x", "99999", ""}) {
-    check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--threads", bad}, "from 1 to 4096");
+  for (const char* bad : {"-1", "2.5", "x", "99999", ""}) {
+    check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--threads", bad}, "from 0 to 4096");
   }
   check_usage_error("inspect", {"generate", tiny(), "--ids", "1", "--n", "0"}, "from 1 to");
   check_usage_error("inspect", {"logits", tiny(), "--ids"}, "--ids");

@@ -222,7 +222,7 @@ TEST_CASE("perplexity tells what is wrong with its arguments") {
   check_usage_error("perplexity", {}, "DIRECTORY");
   check_usage_error("perplexity", {demo()}, "--text");
   check_usage_error("perplexity", {demo(), "--text", text, "--weights", "int3"},
-                    "found 'int3', expected bf16, int8, int4 or fp8");
+                    "found 'int3', expected int8, int4 or fp8");
   check_usage_error("perplexity", {demo(), "--text", text, "--kv", "f8"}, "found 'f8'");
   check_usage_error("perplexity", {demo(), "--text", text, "--reference-kv", "f8"}, "found 'f8'");
   check_usage_error("perplexity", {demo(), "--text", text, "--window", "1"}, "found '1'");

@@ -35,8 +35,9 @@ TEST_CASE("quantize writes directories that other programs open") {
           Words{"--weights", "bf16", "--embedding-weights", "int4:32"}}) {
       const std::string out = (scratch.path() / (model + std::to_string(number++))).string();
       INFO(out << " " << how[1]);
-      Words words = {model, out, "--tokens", "3000"};
+      Words words = {model, out};
       words.insert(words.end(), how.begin(), how.end());
+      if (how.size() > 2 && how[2] == "--method") words.insert(words.end(), {"--tokens", "3000"});
       const Json found = run_json("quantize", words);
       CHECK(found["matrices"].get<int>() >= 1);
       CHECK(found["bytes"].get<double>() < found["source_bytes"].get<double>());
@@ -112,6 +113,12 @@ TEST_CASE("quantize tells what is wrong with its arguments") {
   check_usage_error("quantize", {"qwen3", out, "--weights", "fp8", "--embedding-weights", "int8"},
                     "--embedding-weights");
   check_usage_error("quantize", {"qwen3", out, "--calibration", held_out}, "--method gptq or awq");
+  for (const Words& method : {Words{}, Words{"--method", "rtn"}}) {  // which is the default
+    Words words = {"qwen3", out, "--tokens", "100"};
+    words.insert(words.end(), method.begin(), method.end());
+    check_usage_error("quantize", words,
+                      "--tokens: found 100 with --method rtn, expected --method gptq or awq");
+  }
   check_usage_error("quantize", {"qwen3", out, "--tokens", "0"}, "found '0'");
   check_failure("quantize", {"qwen3", out, "--method", "gptq", "--calibration", "/no/such/file"},
                 {"/no/such/file: cannot be read"});
