@@ -58,6 +58,15 @@ def version_of(package):
         return None
 
 
+def read_anew(path):
+    """What random_checkpoint does with ours: the file then lies in memory as if read from the disk, in large pages."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        while file.read(1 << 20):
+            pass
+
+
 def engines_for(options, directory):
     """Starts ours first, then every peer that is installed."""
     tokens = max(options.prefill, options.decode_context) + 64
@@ -74,6 +83,7 @@ def engines_for(options, directory):
         for kind in options.formats.split(","):
             path = directory / f"{kind}.gguf"
             subprocess.run([sys.executable, str(HERE / "write_gguf.py"), str(config), kind, str(path)], check=True)
+            read_anew(path)
             started.append(Engine(f"llama.cpp {kind}", [sys.executable, str(HERE / "peer_llama.py"), str(path),
                                                         threads], tokens))
     else:
@@ -143,8 +153,7 @@ def main(arguments):
     options = options_of(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the temporary directory is removed
     requests = [f"prefill {options.prefill}", f"decode {options.decode_context}"]
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as place:
+    with tempfile.TemporaryDirectory() as place:
         directory = pathlib.Path(place)
         subprocess.run([str(options.programs / "random_checkpoint"), options.shape, place], check=True)
         engines = engines_for(options, directory)

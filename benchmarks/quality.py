@@ -43,6 +43,9 @@ def variants():
     yield "int4:32", "GPTQ", "int8", "exact"
     yield "int8:row", "rtn", "bf16", "int8"
     yield "int4:32", "GPTQ", "bf16", "int8"
+    yield "bf16", "", "bf16", "bf16"
+    yield "int8:row", "rtn", "bf16", "bf16"
+    yield "int4:32", "GPTQ", "bf16", "bf16"
 
 
 class Measurement:
@@ -100,7 +103,8 @@ def table(rows):
 def report(rows):
     text = ("# What quantising costs\n\nThe answers of the held-out conversations "
             "(`perplexity --conversations`), against the same model as stored. Made by `quality.py`. Embedding and "
-            "output matrix are int8 by rows where weights are int8 or int4. KL in nats a token.\n")
+            "output matrix are int8 by rows where weights are int8 or int4. Inputs of bf16 are "
+            "rounded by the kernels of AMX, AVX512_BF16 and Arm's bf16 alone. KL in nats a token.\n")
     for model in MODELS:
         mine = [row for row in rows if row["model"] == model]
         text += f"\n## {model}, {mine[0]['tokens']} tokens\n\n{table(mine)}"

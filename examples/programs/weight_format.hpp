@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Formats of weights as words on the command line: int8, int4, fp8, and with how many elements share a scale,
-// as in int8:row, int4:32 or int4:64:zeros; and bf16, f16 and f32, which ask that weights are stored so.
+// as in int8:128, int4:32 or int4:64:zeros; and bf16, f16 and f32, which ask that weights are stored so.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,9 +23,8 @@ inline CLI::Validator a_weight_format() {
   const auto check = [](const std::string& text) -> std::string {
     if (weight_format(text)) return {};
     return "found '" + text +
-           "', expected int8, int4 or fp8, or with a group of 32, 64 or 128 as in int4:32 or int4:64:zeros, "
-           "or "
-           "int8:row; or bf16, f16 or f32 where weights are stored so";
+           "', expected int8, int4 or fp8, or with a group of 32, 64 or 128 as in int8:128 or int4:64:zeros; "
+           "or bf16, f16 or f32 where weights are stored so";
   };
   return CLI::Validator(check, "");
 }

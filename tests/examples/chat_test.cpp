@@ -262,8 +262,8 @@ TEST_CASE("formats of weights that are accepted are those that are told, and a w
   const std::string text = scratch.write("text", "Hello!").string();
   const std::string out = (scratch.path() / "out").string();
   const std::string told =
-      "expected int8, int4 or fp8, or with a group of 32, 64 or 128 as in int4:32 or "
-      "int4:64:zeros, or int8:row; or bf16, f16 or f32 where weights are stored so";
+      "expected int8, int4 or fp8, or with a group of 32, 64 or 128 as in int8:128 or "
+      "int4:64:zeros; or bf16, f16 or f32 where weights are stored so";
   const std::string stored =
       ", expected bf16, as these weights are stored, or a quantised format: int8, int4 or fp8";
   struct Call {

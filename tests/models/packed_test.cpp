@@ -160,7 +160,7 @@ TEST_CASE("asking for the format that packed matrices have is fine, for another 
   CHECK_THAT(same.to_string(),
              has_text("\nquantised   in the files: int4 in groups of 32 (GPTQ); while opening: "
                       "1 tensor, ") &&
-                 has_text(" in memory: int4 in groups of 64, embedding int8 in groups of 128\n"));
+                 has_text(" in memory: int4 in groups of 64, embedding int8 by rows\n"));
   CHECK(open("own", Format::int4).weights.quantised == 0);
   for (const WeightFormat& format : {WeightFormat(Format::int8), WeightFormat(Format::bf16)}) {
     try {

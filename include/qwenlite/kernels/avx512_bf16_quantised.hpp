@@ -90,10 +90,17 @@ struct ByteTable {
 // ------------------------------------------------------------------------------------------- int4
 
 /// The rounded values that an int4 can have in two groups, the second `offset` groups after the first: those
-/// of the second in the upper half.
+/// of the second in the upper half. Without zero points of their own (`Zeros`) groups need no shift.
+template <bool Zeros>
 [[nodiscard]] inline __m512i int4_values(const float* scale, const float* shift, Index offset) {
-  return to_bf16(avx512::int4_values(_mm512_set1_ps(scale[0]), _mm512_set1_ps(shift[0])),
-                 avx512::int4_values(_mm512_set1_ps(scale[offset]), _mm512_set1_ps(shift[offset])));
+  if constexpr (Zeros) {
+    return to_bf16(avx512::int4_values(_mm512_set1_ps(scale[0]), _mm512_set1_ps(shift[0])),
+                   avx512::int4_values(_mm512_set1_ps(scale[offset]), _mm512_set1_ps(shift[offset])));
+  } else {
+    const __m512 numbers = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    return to_bf16(_mm512_mul_ps(numbers, _mm512_set1_ps(scale[0])),
+                   _mm512_mul_ps(numbers, _mm512_set1_ps(scale[offset])));
+  }
 }
 
 /// The elements in the lowest four bits of each 16: even lanes are of the first group, odd ones of the
@@ -106,13 +113,13 @@ struct ByteTable {
 
 /// Calls use(part, elements) for the four parts of a block, whose scales begin at `scale`. Its halves are of
 /// groups `offset` apart; in groups of 32 (`Tables` = 2) so are its second and fourth quarter.
-template <int Tables, class Use>
+template <int Tables, bool Zeros, class Use>
 [[gnu::always_inline]] inline void for_int4_parts(__m512i raw, const float* scale, const float* shift,
                                                   Index offset, const Use& use) {
-  __m512i values = int4_values(scale, shift, offset);
+  __m512i values = int4_values<Zeros>(scale, shift, offset);
   use(0, int4_elements(raw, values));
   use(1, int4_elements(_mm512_srli_epi16(raw, 4), values));
-  if constexpr (Tables == 2) values = int4_values(scale + 1, shift + 1, offset);
+  if constexpr (Tables == 2) values = int4_values<Zeros>(scale + 1, shift + 1, offset);
   use(2, int4_elements(_mm512_srli_epi16(raw, 8), values));
   use(3, int4_elements(_mm512_srli_epi16(raw, 12), values));
 }
@@ -207,7 +214,7 @@ inline void byte_rows(const WeightView& w, Index row, Index rows, const std::byt
 }
 
 /// R rows of int4 by one column.
-template <int R, int Tables>
+template <int R, int Tables, bool Zeros>
 inline void int4_rows(const WeightView& w, Index row, const std::byte* x, __m512* sums) {
   const std::byte* const p = w.row(row);
   const Index stride = w.row_bytes();
@@ -226,7 +233,7 @@ inline void int4_rows(const WeightView& w, Index row, const std::byte* x, __m512
     for (int r = 0; r < R; ++r) {
       avx512::prefetch(p + ahead_bytes + (b * R + r) * 64);
       const __m512i raw = _mm512_loadu_si512(p + r * stride + b * 64);
-      for_int4_parts<Tables>(
+      for_int4_parts<Tables, Zeros>(
           raw, groups.scale[r] + group % 16, groups.shift[r] + group % 16, offset,
           [&](int part, __m512i elements) { sum[r] = add_products(sum[r], elements, v[part]); });
     }
@@ -238,8 +245,11 @@ inline void int4_rows(const WeightView& w, Index row, const std::byte* x, __m512
 /// Up to four rows of int4 by one column.
 template <int Tables>
 inline void int4_rows(const WeightView& w, Index row, Index rows, const std::byte* x, __m512* sums) {
-  if (rows == rows_together) return int4_rows<rows_together, Tables>(w, row, x, sums);
-  for (Index r = 0; r < rows; ++r) int4_rows<1, Tables>(w, row + r, x, sums + r);
+  if (rows == rows_together && w.planes.zeros == nullptr) {
+    return int4_rows<rows_together, Tables, false>(w, row, x, sums);
+  }
+  if (rows == rows_together) return int4_rows<rows_together, Tables, true>(w, row, x, sums);
+  for (Index r = 0; r < rows; ++r) int4_rows<1, Tables, true>(w, row + r, x, sums + r);
 }
 
 /// Up to four rows by one column: what multiplies the matrix.
@@ -281,7 +291,7 @@ inline void decode_int4(const WeightView& w, Index row, std::byte* out) {
   for (Index b = 0; b < w.row_bytes() / 64; ++b) {
     const Index group = b * quantised_block / w.planes.group;
     if (group % 16 == 0) groups.load(w, row, 1, group);
-    for_int4_parts<Tables>(
+    for_int4_parts<Tables, true>(
         _mm512_loadu_si512(p + b * 64), groups.scale[0] + group % 16, groups.shift[0] + group % 16,
         64 / w.planes.group,
         [&](int part, __m512i elements) { _mm512_store_si512(out + b * 256 + part * 64, elements); });
