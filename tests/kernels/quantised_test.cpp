@@ -143,7 +143,7 @@ TEST_CASE("quantised: what lies where") {
   }
   const WeightFormat asymmetric{Format::int4, 64, false};
   CHECK(asymmetric.bytes(3, 200) == 3 * (128 + 4 * 3));
-  CHECK(WeightFormat(Format::int8).bytes(3, 200) == 3 * (256 + 2 * 2));
+  CHECK(WeightFormat(Format::int8, 128).bytes(3, 200) == 3 * (256 + 2 * 2));
   CHECK(WeightFormat(Format::int8, 0).bytes(3, 200) == 3 * (256 + 2));
   CHECK(WeightFormat(Format::int8, 0).bytes(0, 0) == 0);
   CHECK(WeightFormat(Format::int8, 32, false).bytes(3, 200) == 3 * (256 + 3 * 7));
