@@ -31,8 +31,9 @@ inline void tell_unused_precision(const ProgramModel& model, const std::string& 
   const qwenlite::Explanation e = model.explain({.max_tokens = 1, .own_scratch = false});
   if (e.precision_used) return;
   std::cerr << "note: " << option << ' ' << e.precision << " has no effect here: "
-            << (e.precision == "int8" ? "no weights are int8 or int4, and products are computed exactly"
-                                      : "the " + e.kernels + " kernels compute exactly")
+            << (e.precision == "int8"
+                    ? "no weights of layers are int8 or int4, and products are computed exactly"
+                    : "the " + e.kernels + " kernels compute exactly")
             << '\n';
 }
 
