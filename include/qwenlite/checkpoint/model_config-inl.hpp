@@ -257,7 +257,9 @@ inline void read_tokens(const Fields& root, const Fields& text, ModelConfig& con
   const auto value = fields.number(name, {.least = range.least, .most = range.most});
   if (!value) return std::nullopt;
   const auto rounded = static_cast<float>(*value);
-  return rounded < range.least ? std::nextafter(rounded, std::numeric_limits<float>::max()) : rounded;
+  return static_cast<double>(rounded) < range.least
+             ? std::nextafter(rounded, std::numeric_limits<float>::max())
+             : rounded;
 }
 
 }  // namespace config_fields
