@@ -21,7 +21,7 @@ struct CpuFeatures {
   bool avx2 = false;         ///< AVX2, FMA and F16C
   bool avx512 = false;       ///< F, BW, DQ and VL
   bool avx512_vnni = false;  ///< its dot products of bytes as well
-  bool avx512_bf16 = false;  ///< and those of bf16
+  bool avx512_bf16 = false;  ///< and those of bf16, with permutations of bytes (VBMI)
   bool fast_bf16 = false;    ///< these do twice the work of float32 multiply-adds in a cycle (AMD), not half
   bool one_stream = false;   ///< memory delivers most to one stream without prefetching by software (AMD)
   bool amx = false;          ///< AMX-TILE and AMX-BF16, with all of AVX-512 above
