@@ -31,7 +31,6 @@ inline namespace QWENLITE_ABI {
 namespace kernels::avx512_bf16 {
 
 using avx512::Ahead;
-using avx512::Carry;
 using avx512::for_columns;
 using avx512::tile_columns;
 
@@ -52,7 +51,6 @@ struct Tile {
   bool accumulate = false;
   const float* scale = nullptr;  ///< by which the sums of each row are multiplied, or none
   Ahead ahead{};
-  Carry carry{};
 };
 
 /// Extends all chains by 32 elements, of which `mask` says which weights exist.
@@ -73,7 +71,7 @@ template <int R, int C, class Weights>
 template <int R, int C>
 inline void tile(const Tile& t) {
   avx512::Sums<R, C> sum;
-  avx512::begin_sums(t.carry, sum);
+  avx512::begin_sums(sum);
   Index i = 0;
   for (; i + 32 <= t.in; i += 32) {
     for (Index s = 0; s < t.ahead.streams; ++s) avx512::prefetch(t.ahead.from + s * t.ahead.stride + i * 2);
@@ -85,7 +83,6 @@ inline void tile(const Tile& t) {
     extend_chains(
         t, i, [&](const std::byte* w) { return _mm512_maskz_loadu_epi16(mask, w); }, sum);
   }
-  if (t.carry.suspend) return avx512::suspend_sums(t.carry, sum);
 #pragma GCC unroll 16
   for (int c = 0; c < C; ++c) {
     avx512::tile_store<R>(sum.at[c], t.out + c * t.out_stride, t.accumulate, t.scale);
@@ -102,7 +99,6 @@ inline void tile_rows(Tile t, Index rows) {
     t.out += R;
     if (t.scale != nullptr) t.scale += R;
     t.ahead.from += t.ahead.per_tile;
-    if (t.carry.sums != nullptr) t.carry.sums += R * C * 16;
   }
   t.ahead.streams = 0;
   for (; r < rows; ++r) {
@@ -110,7 +106,6 @@ inline void tile_rows(Tile t, Index rows) {
     t.w += t.w_stride;
     ++t.out;
     if (t.scale != nullptr) ++t.scale;
-    if (t.carry.sums != nullptr) t.carry.sums += C * 16;
   }
 }
 
@@ -183,48 +178,29 @@ inline void multiply_directly(const Tile& t, Index rows, Index columns) {
   }
 }
 
-/// Elements of `in` that are walked at a time: six columns of so many stay in the first-level cache while all
-/// rows of a strip meet them.
-inline constexpr Index depth = 1024;
-
 /// Bytes from one row of a panel to the next: whole cache lines, and one more.
 [[nodiscard]] constexpr Index panel_stride(Index in) noexcept {
   return round_up(in, 32) * 2 + 64;
 }
 
-/// Bytes of the sums that are carried over from one part of `in` to the next.
-[[nodiscard]] constexpr Index carried_bytes(Index rows, Index in) noexcept {
-  return in > depth ? rows * tile_columns * 64 : 0;
+/// Many columns by the rows of a panel, each run of columns by all rows before the next.
+inline void multiply_all(const Tile& t, Index rows, Index columns) {
+  for_columns(columns, [&](Index column, Index n) { multiply_columns(from_column(t, column), rows, n); });
 }
 
-/// Many columns: each run of them by all rows of a panel, in parts of `in` whose sums `carried` keeps.
-inline void multiply_in_parts(const Tile& t, Index rows, Index columns, std::byte* carried) {
-  for_columns(columns, [&](Index column, Index n) {
-    for (Index first = 0; first < t.in; first += depth) {
-      Tile part = from_column(t, column);
-      const bool last = first + depth >= t.in;
-      part.in = last ? t.in - first : depth;
-      part.x += first * 2;
-      part.w += first * 2;
-      part.carry = {reinterpret_cast<float*>(carried), first > 0, !last};
-      multiply_columns(part, rows, n);
-    }
-  });
-}
-
-/// The same with a panel copied from where the weights lie; sums are carried behind it.
+/// The same with a panel copied from where the weights lie.
 inline void multiply_panel(Tile t, const MatmulArgs& a) {
   t.w = a.scratch;
   t.w_stride = panel_stride(a.in);
   for (Index r = 0; r < a.rows; ++r) {
     std::memcpy(a.scratch + r * t.w_stride, a.weights + r * a.row_bytes, static_cast<std::size_t>(a.in * 2));
   }
-  multiply_in_parts(t, a.rows, a.columns, a.scratch + a.rows * t.w_stride);
+  multiply_all(t, a.rows, a.columns);
 }
 
 inline Index matmul_scratch_bytes(Index rows, Index in, Index columns) {
   const Index weaker = avx512::matmul_scratch_bytes(rows, in, columns);  // other weights, exact precision
-  const Index own = columns > 1 ? rows * panel_stride(in) + carried_bytes(rows, in) : 0;
+  const Index own = columns > 1 ? rows * panel_stride(in) : 0;
   return own > weaker ? own : weaker;
 }
 

@@ -316,7 +316,7 @@ inline void decode_row(const WeightView& w, Index row, std::byte* out) {
 
 inline Index quantised_scratch_bytes(Index rows, Index in, Index columns) {
   const Index padded = round_up(in, quantised_block);
-  const Index own = columns > 1 ? rows * (panel_stride(padded) + 4) + carried_bytes(rows, padded) : 0;
+  const Index own = columns > 1 ? rows * (panel_stride(padded) + 4) : 0;
   const Index exact = avx512::quantised_scratch_bytes(rows, in, columns);
   return own > exact ? own : exact;
 }
@@ -334,8 +334,7 @@ inline void matmul_quantised(const MatmulArgs& a) {
          .out = a.out,
          .out_stride = a.out_stride,
          .accumulate = a.accumulate};
-  std::byte* const carried = a.scratch + a.rows * t.w_stride;
-  auto* const scales = reinterpret_cast<float*>(carried + carried_bytes(a.rows, t.in));
+  auto* const scales = reinterpret_cast<float*>(a.scratch + a.rows * t.w_stride);
   const Index together = a.columns <= tile_columns ? 8 : a.rows;  // a few rows stay in the first-level cache
   for (Index row = 0; row < a.rows; row += together) {
     const Index rows = a.rows - row < together ? a.rows - row : together;
@@ -344,7 +343,7 @@ inline void matmul_quantised(const MatmulArgs& a) {
       row_scales(w, row, rows, scales);
       t.scale = scales;
     }
-    multiply_in_parts(t, rows, a.columns, carried);
+    multiply_all(t, rows, a.columns);
     t.out += together;
   }
 }

@@ -91,13 +91,6 @@ struct Ahead {
   Index per_tile = 0;  ///< bytes by which the next tile's begin later
 };
 
-/// Sums that a tile takes from memory or leaves there, when `in` is walked in parts: R x C vectors a tile.
-struct Carry {
-  float* sums = nullptr;
-  bool resume = false;   ///< begin with what is in memory instead of zero
-  bool suspend = false;  ///< leave the sums in memory instead of finishing them
-};
-
 /// Where a tile reads and writes: R rows of w times C columns of x.
 struct Tile {
   const std::byte* w = nullptr;
@@ -109,7 +102,6 @@ struct Tile {
   Index out_stride = 0;
   bool accumulate = false;
   Ahead ahead{};
-  Carry carry{};
 };
 
 /// The running sums of a tile: one vector for each row and column.
@@ -119,28 +111,11 @@ struct Sums {
 };
 
 template <int R, int C>
-[[gnu::always_inline]] inline void begin_sums(const Carry& carry, Sums<R, C>& sum) {
-  if (carry.resume) {
-#pragma GCC unroll 16
-    for (int c = 0; c < C; ++c) {
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) sum.at[c][r] = _mm512_loadu_ps(carry.sums + (c * R + r) * 16);
-    }
-    return;
-  }
+[[gnu::always_inline]] inline void begin_sums(Sums<R, C>& sum) {
 #pragma GCC unroll 16
   for (int c = 0; c < C; ++c) {
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) sum.at[c][r] = _mm512_setzero_ps();
-  }
-}
-
-template <int R, int C>
-[[gnu::always_inline]] inline void suspend_sums(const Carry& carry, const Sums<R, C>& sum) {
-#pragma GCC unroll 16
-  for (int c = 0; c < C; ++c) {
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) _mm512_storeu_ps(carry.sums + (c * R + r) * 16, sum.at[c][r]);
   }
 }
 
@@ -192,7 +167,7 @@ template <class Step, int R, int C>
 inline void tile(const Tile& t) {
   constexpr Index bytes = Step::bytes;
   Sums<R, C> sum;
-  begin_sums(t.carry, sum);
+  begin_sums(sum);
   Index i = 0;
   for (; i + 32 <= t.in; i += 32) {
     for (Index s = 0; s < t.ahead.streams; ++s) prefetch(t.ahead.from + s * t.ahead.stride + i * 2);
@@ -209,7 +184,6 @@ inline void tile(const Tile& t) {
     extend_chains(
         t, i + 16, [&](const std::byte* row) { return Step::second(row + i * bytes, n); }, sum);
   }
-  if (t.carry.suspend) return suspend_sums(t.carry, sum);
 #pragma GCC unroll 16
   for (int c = 0; c < C; ++c) tile_store<R>(sum.at[c], t.out + c * t.out_stride, t.accumulate);
 }
@@ -223,7 +197,6 @@ inline void tile_rows(Tile t, Index rows) {
     t.w += R * t.w_stride;
     t.out += R;
     t.ahead.from += t.ahead.per_tile;
-    if (t.carry.sums != nullptr) t.carry.sums += R * C * 16;
   }
   t.ahead.streams = 0;
   for (; r < rows; ++r) {
@@ -232,7 +205,6 @@ inline void tile_rows(Tile t, Index rows) {
       one.x += c * t.x_stride;
       one.out += c * t.out_stride;
       tile<Step, 1, 1>(one);
-      if (t.carry.sums != nullptr) t.carry.sums += 16;
     }
     t.w += t.w_stride;
     ++t.out;
@@ -334,33 +306,14 @@ inline void multiply_directly(const Tile& t, Index rows, Index columns) {
   }
 }
 
-/// Elements of `in` that are walked at a time: six columns of so many stay in the first-level cache while all
-/// rows of a strip meet them.
-inline constexpr Index depth = 1024;
-
-/// Floats of the sums that are carried over from one part of `in` to the next.
-[[nodiscard]] constexpr Index carried_floats(Index rows, Index in) noexcept {
-  return in > depth ? rows * tile_columns * 16 : 0;
-}
-
-/// All columns with float32 weights, each run of columns by all rows, in parts of `in` whose sums `carried`
-/// keeps (no more than one for a single column). A part's tiles share out the prefetching of the next.
-inline void multiply_f32(Tile t, Index rows, Index columns, float* carried) {
-  const Index in = t.in;
-  const Index step = columns > 1 ? depth : in;
+/// All columns with float32 weights, each run of columns by all rows, whose tiles share out the asking for
+/// the next run.
+inline void multiply_f32(const Tile& t, Index rows, Index columns) {
   for_columns(columns, [&](Index column, Index n) {
-    for (Index first = 0; first < in; first += step) {
-      Tile part = from_column(t, column);
-      const bool last = first + step >= in;
-      part.in = last ? in - first : step;
-      part.x += first;
-      part.w += first * 4;
-      part.carry = {carried, first > 0, !last};
-      const float* const next = last ? t.x + (column + n) * t.x_stride : part.x + step;
-      part.ahead = {reinterpret_cast<const std::byte*>(next), 0, column + n < columns || !last ? 1 : 0,
-                    part.in * 2};
-      multiply_columns<StepF32>(part, rows, n);
-    }
+    Tile part = from_column(t, column);
+    const float* const next = part.x + n * t.x_stride;
+    part.ahead = {reinterpret_cast<const std::byte*>(next), 0, column + n < columns ? 1 : 0, t.in * 2};
+    multiply_columns<StepF32>(part, rows, n);
   });
 }
 
@@ -385,7 +338,7 @@ inline void multiply_panel(Tile t, const MatmulArgs& a) {
   t.w = a.scratch;
   t.w_stride = stride * 4;
   t.in = t.x_stride;
-  multiply_f32(t, a.rows, a.columns, panel + a.rows * stride);
+  multiply_f32(t, a.rows, a.columns);
 }
 
 inline PackLayout layout(Format format, Precision precision) {
@@ -394,7 +347,7 @@ inline PackLayout layout(Format format, Precision precision) {
 }
 
 inline Index matmul_scratch_bytes(Index rows, Index in, Index columns) {
-  return columns > 1 ? (rows * (round_up(in, 32) + 16) + carried_floats(rows, in)) * 4 : 0;
+  return columns > 1 ? rows * (round_up(in, 32) + 16) * 4 : 0;
 }
 
 inline void matmul(const MatmulArgs& a) {
@@ -414,7 +367,7 @@ inline void matmul(const MatmulArgs& a) {
     case Format::f16:
       if (a.columns == 1) return multiply_once<StepF16>(t, a.rows, 1, a.one_stream);
       return multiply_panel<StepF16>(t, a);
-    case Format::f32: return multiply_f32(t, a.rows, a.columns, reinterpret_cast<float*>(a.scratch));
+    case Format::f32: return multiply_f32(t, a.rows, a.columns);
     case Format::int8:
     case Format::int4:
     case Format::fp8: return;  // see matmul_quantised()

@@ -308,7 +308,7 @@ inline void decode_quantised(const WeightView& w, Index row, float* out) {
 inline constexpr Index columns_from_cache = 3;
 
 inline Index quantised_scratch_bytes(Index rows, Index in, Index columns) {
-  return columns > columns_from_cache ? (rows * decoded_stride(in) + carried_floats(rows, in)) * 4 : 0;
+  return columns > columns_from_cache ? rows * decoded_stride(in) * 4 : 0;
 }
 
 inline void matmul_quantised(const MatmulArgs& a) {
@@ -334,7 +334,7 @@ inline void matmul_quantised(const MatmulArgs& a) {
                   .out = a.out + row,
                   .out_stride = a.out_stride,
                   .accumulate = a.accumulate},
-                 rows, a.columns, panel + a.rows * stride);
+                 rows, a.columns);
   }
 }
 
