@@ -195,8 +195,10 @@ TEST_CASE("matmul: long inputs and many columns") {
       check_problem(*t, Problem(format, precision, 33, 1030, 9));
       check_problem(*t, Problem(format, precision, 19, 1339, 1));
       check_problem(*t, Problem(format, precision, 50, 70, 100));
-      check_problem(*t, Problem(format, precision, 62, 3002, 8));  // several panels of decoded rows
-      check_problem(*t, Problem(format, precision, 6, 20000, 8));  // hardly any rows fit one
+      check_problem(*t, Problem(format, precision, 62, 3002, 8));   // several panels of decoded rows
+      check_problem(*t, Problem(format, precision, 6, 20000, 8));   // hardly any rows fit one
+      check_problem(*t, Problem(format, precision, 13, 2500, 67));  // parts of `in`, sums kept between them
+      check_problem(*t, Problem(format, precision, 5, 1101, 265));  // more columns than sums are kept of
     });
   }
 }

@@ -232,6 +232,7 @@ TEST_CASE("quantised: every table agrees with sums in double, whatever shares th
         for (Index columns = 1; columns <= 70; columns += 3) check_product(*t, p, f, 9, 200, columns);
         check_product(*t, p, f, 64, 4224, 2);  // more than sixteen groups
         check_product(*t, p, f, 6, 9000, 8);
+        check_product(*t, p, f, 7, 1201, 20);  // parts of `in`, of one group too
         for (const Index columns : {1, 20}) check_product(*t, p, f, 130, 129, columns);
       }
     }

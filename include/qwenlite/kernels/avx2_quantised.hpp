@@ -133,24 +133,32 @@ inline void multiply_quantised(const WeightView& w, const float* x, float* out, 
   }
 }
 
-/// Decodes a row to out[cols].
+/// Decodes `count` elements of a row from `begin` on, a multiple of 8, to out[count]. The view is a copy,
+/// which stores to `out` cannot change: its members stay in registers.
 template <Format format>
-inline void decode_quantised(const WeightView& w, Index row, float* out) {
+inline void decode_quantised(WeightView w, Index row, Index begin, Index count, float* out) {
   const std::byte* const p = w.row(row);
   const Index first = first_group(w, row);
-  const Index cols = w.cols;
-  for (Index g = 0, i = 0; 8 * i < cols; ++g) {
+  const Index end = begin + count;
+  const auto at = static_cast<std::size_t>(begin);
+  auto g = static_cast<Index>(at / static_cast<std::size_t>(w.planes.group));
+  for (auto i = static_cast<Index>(at / 8); 8 * i < end; ++g) {
     const GroupScale scale(w, first + g);
-    for (const Index last = steps_until(w, g); i < last; ++i) {
-      store(out + 8 * i, smaller(8, cols - 8 * i), decode_eight(format, p, i, scale));
+    for (const Index last = smaller(ceil_div(end, 8), steps_until(w, g)); i < last; ++i) {
+      store(out + 8 * i - begin, smaller(8, end - 8 * i), decode_eight(format, p, i, scale));
     }
   }
 }
 
+inline void decode_quantised(const WeightView& w, Index row, Index begin, Index count, float* out) {
+  if (w.format == Format::int8) return decode_quantised<Format::int8>(w, row, begin, count, out);
+  if (w.format == Format::fp8) return decode_quantised<Format::fp8>(w, row, begin, count, out);
+  return decode_quantised<Format::int4>(w, row, begin, count, out);
+}
+
+/// Decodes a row to out[cols].
 inline void decode_quantised(const WeightView& w, Index row, float* out) {
-  if (w.format == Format::int8) return decode_quantised<Format::int8>(w, row, out);
-  if (w.format == Format::fp8) return decode_quantised<Format::fp8>(w, row, out);
-  return decode_quantised<Format::int4>(w, row, out);
+  decode_quantised(w, row, 0, w.cols, out);
 }
 
 inline Index quantised_scratch_bytes(Index rows, Index in, Index columns) {
@@ -165,28 +173,16 @@ inline void matmul_quantised(const MatmulArgs& a) {
     if (a.format == Format::fp8) return multiply_quantised<Format::fp8>(w, x, a.out, a.accumulate);
     return multiply_quantised<Format::int4>(w, x, a.out, a.accumulate);
   }
-  auto* panel = reinterpret_cast<float*>(a.scratch);
-  const Index stride = panel_stride(a.in);
-  const Index fitting = panel_bytes / (stride * 4) / 4 * 4;
-  const Index together = fitting < 4 ? 4 : fitting;
-  for (Index row = 0; row < a.rows; row += together) {
-    const Index rows = smaller(together, a.rows - row);
-    for (Index r = 0; r < rows; ++r) {
-      float* const to = panel + r * stride;
-      decode_quantised(w, row + r, to);
-      for (Index i = a.in; i < round_up(a.in, 8); ++i) to[i] = 0;
-    }
-    multiply<LoadF32, false>({.weights = a.scratch,
-                              .row_bytes = stride * 4,
-                              .rows = rows,
-                              .in = round_up(a.in, 8),
-                              .x = x,
-                              .x_stride = round_up(a.in, 32),
-                              .out = a.out + row,
-                              .out_stride = a.out_stride,
-                              .accumulate = a.accumulate},
-                             a.columns);
-  }
+  const Strip strip{.rows = a.rows,
+                    .in = a.in,
+                    .x = x,
+                    .x_stride = round_up(a.in, 32),
+                    .out = a.out,
+                    .out_stride = a.out_stride,
+                    .accumulate = a.accumulate};
+  multiply_by_panels(strip, a.columns, a.scratch, [&](Index row, Index first, Index n, float* out) {
+    decode_quantised(w, row, first, n, out);
+  });
 }
 
 }  // namespace kernels::avx2
