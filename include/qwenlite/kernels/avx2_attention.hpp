@@ -161,7 +161,7 @@ inline void weigh_values(const Weighing& w, Index first, Index last, Index d0, I
   }
 }
 
-/// All dimensions of R rows.
+/// All dimensions of R rows. Vectors that fill no whole tile, as of no published head_dim, go row by row.
 template <class Pair, int R>
 inline void weigh_pairs(const Weighing& w, Index first, Index last) {
   if (first >= last) return;
@@ -170,7 +170,14 @@ inline void weigh_pairs(const Weighing& w, Index first, Index last) {
   for (; d + vectors * 8 <= w.head_dim; d += vectors * 8) {
     weigh_values<Pair, R, vectors>(w, first, last, d, 8);
   }
-  for (; d < w.head_dim; d += 8) weigh_values<Pair, R, 1>(w, first, last, d, smaller(8, w.head_dim - d));
+  Weighing row = w;
+  for (int r = 0; d < w.head_dim && r < R; ++r) {
+    for (Index i = d; i < w.head_dim; i += 8) {
+      weigh_values<Pair, 1, 1>(row, first, last, i, smaller(8, w.head_dim - i));
+    }
+    row.p += block_positions;
+    row.out += w.head_dim;
+  }
 }
 
 /// The last key of a row that sees an odd number of them: its pair's second position stays out.

@@ -134,10 +134,10 @@ template <int R, std::size_t N, bool Whole>
   }
 }
 
-/// Calls f(column, lanes) for tiles of N vectors of whole columns, then of one vector, then for the rest.
+/// Calls f(column, lanes) for the columns from c on: tiles of N vectors of whole columns, then one vector at
+/// a time.
 template <std::size_t N, class F>
-inline void for_columns(Index columns, const F& f) {
-  Index c = 0;
+inline void for_columns(Index c, Index columns, const F& f) {
   constexpr Index width = static_cast<Index>(N) * 8;
   for (; c + width <= columns; c += width) f(c, Lanes<N, true>{});
   for (; c < columns; c += 8) f(c, Lanes<1, false>{smaller(columns - c, 8)});
@@ -317,16 +317,15 @@ inline void delta_rows(const DeltaRowsArgs& a) {
   float whole[chunk_rows];  // e^{g_i} of the new rows
   for (Index r = 0; r < a.rows; ++r) whole[r] = exp_of(a.decay[a.first + r]);
   const Index tiled = a.rows / 4 * 4;
-  if (tiled > 0) {
-    for_columns<2>(a.value_dim, [&](Index column, const auto& lanes) {
-      for (Index r = 0; r < tiled; r += 4) {
-        solve_rows<4>(a, whole, r, column, lanes);
-        read_rows<4>(a, whole, r, column, lanes);
-      }
-    });
+  const Index tiled_columns = a.value_dim / 16 * 16;
+  for (Index column = 0; column < tiled_columns; column += 16) {
+    for (Index r = 0; r < tiled; r += 4) {
+      solve_rows<4>(a, whole, r, column, Lanes<2, true>{});
+      read_rows<4>(a, whole, r, column, Lanes<2, true>{});
+    }
   }
-  for (Index r = tiled; r < a.rows; ++r) {
-    for_columns<4>(a.value_dim,
+  for (Index r = 0; r < a.rows; ++r) {
+    for_columns<4>(r < tiled ? tiled_columns : 0, a.value_dim,
                    [&](Index column, const auto& lanes) { step_row(a, whole[r], r, column, lanes); });
   }
 }
@@ -362,10 +361,14 @@ inline void delta_close(const DeltaCloseArgs& a) {
   }
   const float whole = exp_of(last);
   const Index tiled = a.key_dim / 4 * 4;
-  for_columns<2>(a.value_dim, [&](Index column, const auto& lanes) {
-    for (Index d = 0; d < tiled; d += 4) close_rows<4>(a, whole, d, column, lanes);
-    for (Index d = tiled; d < a.key_dim; ++d) close_rows<1>(a, whole, d, column, lanes);
-  });
+  const Index tiled_columns = a.value_dim / 16 * 16;
+  for (Index column = 0; column < tiled_columns; column += 16) {
+    for (Index d = 0; d < tiled; d += 4) close_rows<4>(a, whole, d, column, Lanes<2, true>{});
+  }
+  for (Index d = 0; d < a.key_dim; ++d) {
+    for_columns<2>(d < tiled ? tiled_columns : 0, a.value_dim,
+                   [&](Index column, const auto& lanes) { close_rows<1>(a, whole, d, column, lanes); });
+  }
 }
 
 }  // namespace kernels::avx2
