@@ -8,6 +8,8 @@
 // Compressed keys and values become bf16 a plane at a time; scores and probabilities are scaled.
 #pragma once
 
+#include <cstdint>
+
 #include <qwenlite/kernels/avx2_kv.hpp>
 #include <qwenlite/kernels/avx2_matmul.hpp>
 
@@ -27,18 +29,15 @@ struct SpanScratch {
   float* q = nullptr;          ///< [16 rows][head_dim rounded up to 32], the tail zero
   float* scores = nullptr;     ///< [16 rows][64 keys], then probabilities
   std::byte* plane = nullptr;  ///< keys, then values, of a compressed format as bf16
-  std::byte* panel = nullptr;  ///< for the product of keys and queries
 
   SpanScratch(std::byte* memory, Index head_dim)
       : q(reinterpret_cast<float*>(memory)),
         scores(q + max_query_rows * round_up(head_dim, 32)),
-        plane(reinterpret_cast<std::byte*>(scores + max_query_rows * block_positions)),
-        panel(plane + unpacked_bytes(head_dim)) {}
+        plane(reinterpret_cast<std::byte*>(scores + max_query_rows * block_positions)) {}
 };
 
 inline Index attend_scratch_bytes(Index head_dim) {
-  return max_query_rows * (round_up(head_dim, 32) + block_positions) * 4 + unpacked_bytes(head_dim) +
-         matmul_scratch_bytes(block_positions, padded_dim(head_dim), max_query_rows);
+  return max_query_rows * (round_up(head_dim, 32) + block_positions) * 4 + unpacked_bytes(head_dim);
 }
 
 /// Keys or values as the products take them: where they lie, or unpacked.
@@ -125,7 +124,8 @@ struct Weighing {
   const float* p = nullptr;
   const std::byte* v = nullptr;  ///< [pairs][v_dims][2]
   Index v_dims = 0;
-  float* out = nullptr;  ///< [rows][head_dim]
+  const std::byte* next = nullptr;  ///< values of the block that follows, if they are worth asking for
+  float* out = nullptr;             ///< [rows][head_dim]
   Index head_dim = 0;
 };
 
@@ -140,8 +140,15 @@ inline void weigh_values(const Weighing& w, Index first, Index last, Index d0, I
     for (int d = 0; d < D; ++d) sums[r][d] = load(w.out + r * w.head_dim + d0 + d * 8, n);
   }
   for (Index j = first; j < last; ++j) {
-    const std::byte* v = w.v + (j * w.v_dims + d0) * Pair::bytes;
+    const Index at = (j * w.v_dims + d0) * Pair::bytes;
+    const std::byte* const v = w.v + at;
     const float* p = w.p + j * 2;
+    if (w.next != nullptr) {
+#pragma GCC unroll 8
+      for (int line = 0; line < D * 8 * Pair::bytes; line += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(w.next + at + line), _MM_HINT_T1);
+      }
+    }
 #pragma GCC unroll 8
     for (int d = 0; d < D; ++d) {
       __m256 even;
@@ -194,10 +201,16 @@ inline void weigh_even(const Weighing& w, Index pair) {
 /// Adds the values of one block to the outputs of all rows: four rows together as far as all of them see,
 /// then each alone.
 template <class Pair>
-inline void weigh_block(const SpanArgs& a, const BlockPlane& v, const Index* visible, const float* scores) {
+inline void weigh_block(const SpanArgs& a, const BlockPlane& v, const std::byte* next, const Index* visible,
+                        const float* scores) {
   for (Index r0 = 0; r0 < a.rows; r0 += 4) {
     const Index group = smaller(4, a.rows - r0);
-    Weighing w{scores + r0 * block_positions, v.data, v.dims, a.out + r0 * a.head_dim, a.head_dim};
+    Weighing w{.p = scores + r0 * block_positions,
+               .v = v.data,
+               .v_dims = v.dims,
+               .next = r0 == 0 ? next : nullptr,
+               .out = a.out + r0 * a.head_dim,
+               .head_dim = a.head_dim};
     Index common = 0;
     if (group == 4) {
       common = smaller(smaller(visible[r0], visible[r0 + 1]), smaller(visible[r0 + 2], visible[r0 + 3])) / 2;
@@ -208,11 +221,36 @@ inline void weigh_block(const SpanArgs& a, const BlockPlane& v, const Index* vis
       if (visible[r] % 2 != 0) weigh_even<Pair>(w, visible[r] / 2);
       w.p += block_positions;
       w.out += a.head_dim;
+      w.next = nullptr;  // once is enough
     }
   }
 }
 
-inline void attend_block(const SpanArgs& a, const KvBlock& block, const SpanScratch& s) {
+/// Bytes from one address to another, which may belong to different objects.
+[[nodiscard]] inline Index distance(const std::byte* from, const std::byte* to) {
+  return static_cast<Index>(reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from));
+}
+
+/// scores[r][j] = q_r . k_j for the first `keys` keys of a block.
+inline void multiply_keys(const SpanArgs& a, const KvBlock& block, const KvBlock& next, const BlockPlane& k,
+                          Index keys, const SpanScratch& s) {
+  Strip strip{.weights = k.data,
+              .row_bytes = k.dims * 2,
+              .rows = keys,
+              .in = k.dims,
+              .x = s.q,
+              .x_stride = round_up(a.head_dim, 32),
+              .out = s.scores,
+              .out_stride = block_positions};
+  if (block.format == KvFormat::f32) {
+    strip.row_bytes = k.dims * 4;
+    return multiply<LoadF32, false>(strip, a.rows);
+  }
+  if (block.format == KvFormat::bf16) strip.ahead = distance(k.data, next.k);
+  multiply_directly<LoadBf16>(strip, a.rows);
+}
+
+inline void attend_block(const SpanArgs& a, const KvBlock& block, const KvBlock& next, const SpanScratch& s) {
   Index visible[max_query_rows];
   Index keys = 0;  // seen by any row
   for (Index r = 0; r < a.rows; ++r) {
@@ -222,16 +260,7 @@ inline void attend_block(const SpanArgs& a, const KvBlock& block, const SpanScra
   }
   if (keys == 0) return;
   const BlockPlane k = keys_of(block, a.head_dim, keys, s.plane);
-  matmul({.weights = k.data,
-          .format = block.format == KvFormat::f32 ? Format::f32 : Format::bf16,
-          .row_bytes = k.dims * (block.format == KvFormat::f32 ? 4 : 2),
-          .rows = keys,
-          .in = k.dims,
-          .packed = reinterpret_cast<const std::byte*>(s.q),
-          .columns = a.rows,
-          .out = s.scores,
-          .out_stride = block_positions,
-          .scratch = s.panel});
+  multiply_keys(a, block, next, k, keys, s);
   scale_positions(a, block, block.k, s.scores);
   for (Index r = 0; r < a.rows; ++r) {
     if (visible[r] == 0) continue;
@@ -243,10 +272,11 @@ inline void attend_block(const SpanArgs& a, const KvBlock& block, const SpanScra
   }
   scale_positions(a, block, block.v, s.scores);
   const BlockPlane v = values_of(block, a.head_dim, keys, s.plane);
+  const std::byte* const ahead = is_compressed(block.format) ? nullptr : next.v;
   if (block.format == KvFormat::f32) {
-    weigh_block<PairF32>(a, v, visible, s.scores);
+    weigh_block<PairF32>(a, v, ahead, visible, s.scores);
   } else {
-    weigh_block<PairBf16>(a, v, visible, s.scores);
+    weigh_block<PairBf16>(a, v, ahead, visible, s.scores);
   }
 }
 
@@ -262,7 +292,7 @@ inline void attend_span(const SpanArgs& a) {
     std::memcpy(s.q + r * stride, a.q + a.q_offset[r], static_cast<std::size_t>(a.head_dim) * sizeof(float));
     if (rotated) rotate(s.q + r * stride, a.head_dim);
   }
-  for (Index b = 0; b < a.block_count; ++b) attend_block(a, a.blocks[b], s);
+  for (Index b = 0; b < a.block_count; ++b) attend_block(a, a.blocks[b], a.next_of(b), s);
   for (Index r = 0; r < a.rows && rotated; ++r) rotate(a.out + r * a.head_dim, a.head_dim);
 }
 

@@ -23,8 +23,8 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace kernels::avx2 {
 
-inline constexpr Index direct_columns = 6;  ///< most columns that decode weights on the way
-inline constexpr Index whole_columns = 16;  ///< most columns for which rows are decoded from end to end
+inline constexpr Index direct_columns = 32;  ///< most columns that decode weights on the way
+inline constexpr Index whole_columns = 16;   ///< most columns for which rows are decoded from end to end
 inline constexpr Index panel_bytes = Index{1} << 18U;  ///< of such rows: they stay in a second-level cache
 
 /// Elements of `in` that more columns walk at a time: four rows and three columns of so many stay in a
@@ -52,6 +52,7 @@ struct Strip {
   float* out = nullptr;
   Index out_stride = 0;
   bool accumulate = false;
+  Index ahead = 0;  ///< bytes from a row to what is prefetched meanwhile; 0: the rows one tile further on
   Carry carry{};
 };
 
@@ -114,8 +115,9 @@ inline void store_outputs(__m128 sums, Index n, float* out, bool accumulate) {
 }
 
 /// One tile. Where the strip has fewer rows left than the tile, its last row is computed again and dropped.
-/// Rows one tile further on are prefetched if asked: a strip is read as several parallel streams. It then
-/// carries no sums; where it does, columns are prefetched.
+/// Rows further on are prefetched if asked: a strip is read as several parallel streams. It then carries no
+/// sums; where it does, columns are prefetched. To the second-level cache: more lines can be on their way to
+/// it than to the first.
 template <class Load, int Rows, int Columns, bool Prefetch>
 inline void tile(const Strip& s, Index row, Index column) {
   const Index left = smaller(s.rows - row, Rows);
@@ -131,6 +133,7 @@ inline void tile(const Strip& s, Index row, Index column) {
   // One of the columns that the rows meet next: a long `in` would leave them in memory until then.
   const bool asks = !Prefetch && (s.carry.resume || s.carry.suspend) && row < Rows * Columns;
   const float* const next = asks ? x[0] + (Columns + row / Rows) * s.x_stride : nullptr;
+  const Index ahead = s.ahead != 0 ? s.ahead : Rows * s.row_bytes;
   Index i = 0;
   for (; i + 32 <= s.in; i += 32) {
     if (next != nullptr) {
@@ -140,7 +143,7 @@ inline void tile(const Strip& s, Index row, Index column) {
     if constexpr (Prefetch) {
 #pragma GCC unroll 8
       for (int r = 0; r < Rows; ++r) {
-        _mm_prefetch(reinterpret_cast<const char*>(w[r] + Rows * s.row_bytes + i * Load::bytes), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(w[r] + ahead + i * Load::bytes), _MM_HINT_T1);
       }
     }
 #pragma GCC unroll 4

@@ -185,10 +185,18 @@ inline void for_rows(Index rows, const F& f) {
   });
 }
 
+/// Asks for the keys of the next block while tiles of so many rows multiply `dims` numbers of each of this
+/// block's: each tile for as many of its bytes as the tile has rows.
+[[nodiscard]] inline Ahead ask_for_keys(const KvBlock& next, Index head_dim, Index dims, Index tile_rows) {
+  const Index bytes = tile_rows * kv_row_bytes(next.format, head_dim);
+  const Index stream = ceil_div(dims, 32) * 64;
+  return {next.k, stream, ceil_div(bytes, stream), bytes};
+}
+
 /// scores[r][j] = q_r . k_j for the first `keys` keys of a block: a product with the keys as weights, `dims`
 /// numbers a row.
 template <class Step>
-inline void multiply_keys(const SpanArgs& a, const std::byte* k, Index dims, Index keys,
+inline void multiply_keys(const SpanArgs& a, const std::byte* k, const KvBlock& next, Index dims, Index keys,
                           const SpanScratch& s) {
   const Tile all{.w = k,
                  .w_stride = dims * Step::bytes,
@@ -197,7 +205,11 @@ inline void multiply_keys(const SpanArgs& a, const std::byte* k, Index dims, Ind
                  .in = dims,
                  .out = s.scores,
                  .out_stride = block_positions};
-  for_columns(a.rows, [&](Index row, Index n) { multiply_once<Step>(from_column(all, row), keys, n); });
+  for_columns(a.rows, [&](Index row, Index n) {
+    Tile t = from_column(all, row);
+    if (row == 0) t.ahead = ask_for_keys(next, a.head_dim, dims, rows_of_tile(n));
+    multiply_columns<Step>(t, keys, n);
+  });
 }
 
 /// Adds the values of a block's first `keys` keys to the outputs of all rows.
@@ -217,16 +229,17 @@ inline void weigh_block(const SpanArgs& a, const Weighing& all) {
   });
 }
 
-inline void score_block(const SpanArgs& a, const KvBlock& block, Index keys, const SpanScratch& s) {
+inline void score_block(const SpanArgs& a, const KvBlock& block, const KvBlock& next, Index keys,
+                        const SpanScratch& s) {
   const Index padded = padded_dim(a.head_dim);
   switch (block.format) {
-    case KvFormat::bf16: return multiply_keys<StepInOrder<LoadBf16>>(a, block.k, a.head_dim, keys, s);
-    case KvFormat::f32: return multiply_keys<StepF32>(a, block.k, a.head_dim, keys, s);
-    case KvFormat::int8: multiply_keys<StepInOrder<Int8Codes>>(a, block.k, padded, keys, s); break;
+    case KvFormat::bf16: return multiply_keys<StepInOrder<LoadBf16>>(a, block.k, next, a.head_dim, keys, s);
+    case KvFormat::f32: return multiply_keys<StepF32>(a, block.k, next, a.head_dim, keys, s);
+    case KvFormat::int8: multiply_keys<StepInOrder<Int8Codes>>(a, block.k, next, padded, keys, s); break;
     case KvFormat::fp8:
     case KvFormat::int4:
       unpack_keys(block, a.head_dim, keys, s.plane);
-      multiply_keys<StepInOrder<LoadBf16>>(a, s.plane, padded, keys, s);
+      multiply_keys<StepInOrder<LoadBf16>>(a, s.plane, next, padded, keys, s);
       break;
   }
   scale_positions(s.scores, a.rows, kv_scales(block.format, a.head_dim, block.k), factor_of(block.format));
@@ -284,7 +297,7 @@ inline void take_probabilities(const SpanArgs& a, const KvBlock& block, Index ke
 inline void attend_block(const SpanArgs& a, const KvBlock& block, const KvBlock& next, const SpanScratch& s) {
   const Index keys = visible_keys(a, block);
   if (keys <= 0) return;
-  score_block(a, block, keys, s);
+  score_block(a, block, next, keys, s);
   float shrink[max_query_rows];
   take_probabilities(a, block, keys, s.scores, shrink);
   weigh_scores(a, block, next.v, (keys + 1) / 2, shrink, s);
@@ -304,9 +317,7 @@ inline void attend_span(const SpanArgs& a) {
     });
     if (rotated) rotate(s.q + r * q_stride, a.head_dim);
   }
-  for (Index b = 0; b < a.block_count; ++b) {
-    attend_block(a, a.blocks[b], a.blocks[b + 1 < a.block_count ? b + 1 : b], s);
-  }
+  for (Index b = 0; b < a.block_count; ++b) attend_block(a, a.blocks[b], a.next_of(b), s);
   for (Index r = 0; r < a.rows && rotated; ++r) rotate(a.out + r * a.head_dim, a.head_dim);
 }
 

@@ -79,8 +79,7 @@ inline void scale_positions(const SpanArgs& a, const KvBlock& block, const std::
   return format == KvFormat::bf16 ? 0 : format == KvFormat::int4 ? 2 : 1;
 }
 
-/// scores[r][j] = q_r . k_j for the first `keys` keys of a block. While compressed ones are multiplied, those
-/// of the next block are asked for.
+/// scores[r][j] = q_r . k_j for the first `keys` keys of a block.
 inline void multiply_keys(const SpanArgs& a, const KvBlock& next, const BlockPlane& k, Index keys,
                           const SpanScratch& s) {
   const Tile all{.w = k.data,
@@ -92,9 +91,7 @@ inline void multiply_keys(const SpanArgs& a, const KvBlock& next, const BlockPla
                  .out_stride = block_positions};
   for_columns(a.rows, [&](Index row, Index n) {
     Tile t = from_column(all, row);
-    if (next.format == KvFormat::bf16) return multiply_once(t, keys, n);
-    const Index streams = avx512::rows_of_tile(n) >> compression(next.format);
-    if (row == 0) t.ahead = {next.k, t.w_stride, streams, streams * t.w_stride};
+    if (row == 0) t.ahead = avx512::ask_for_keys(next, a.head_dim, k.dims, avx512::rows_of_tile(n));
     multiply_columns(t, keys, n);
   });
 }
@@ -209,9 +206,7 @@ inline void attend_span(const SpanArgs& a) {
     round_row(a.head_dim, s.q + r * packed_bytes(PackLayout::rows_bf16, 1, a.head_dim),
               [&](Index d, __mmask16 m) { return _mm512_maskz_loadu_ps(m, q + d); });
   }
-  for (Index b = 0; b < a.block_count; ++b) {
-    attend_block(a, a.blocks[b], a.blocks[b + 1 < a.block_count ? b + 1 : b], s);
-  }
+  for (Index b = 0; b < a.block_count; ++b) attend_block(a, a.blocks[b], a.next_of(b), s);
   for (Index r = 0; r < a.rows && format == KvFormat::int4; ++r) rotate(a.out + r * a.head_dim, a.head_dim);
 }
 

@@ -192,7 +192,7 @@ inline void byte_rows(const WeightView& w, Index row, const std::byte* x, __m512
     const Index group = w.planes.group / 32;
     const Index last = steps - i > group ? i + group : steps;
     for (; i < last; ++i) {
-      avx512::prefetch(p + ahead_bytes + i * 32 * R);
+      avx512::prefetch_near(p + ahead_bytes + i * 32 * R);
       const __m512i v = _mm512_load_si512(x + i * 64);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
@@ -231,7 +231,7 @@ inline void int4_rows(const WeightView& w, Index row, const std::byte* x, __m512
     for (int part = 0; part < 4; ++part) v[part] = _mm512_load_si512(x + b * 256 + part * 64);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
-      avx512::prefetch(p + ahead_bytes + (b * R + r) * 64);
+      avx512::prefetch_near(p + ahead_bytes + (b * R + r) * 64);
       const __m512i raw = _mm512_loadu_si512(p + r * stride + b * 64);
       for_int4_parts<Tables, Zeros>(
           raw, groups.scale[r] + group % 16, groups.shift[r] + group % 16, offset,

@@ -103,12 +103,6 @@ struct Fp8 {
 
 // ------------------------------------------------------------------------------------ one column
 
-/// Asks for a cache line of the rows that follow; any address is allowed. To the second level only: so many
-/// lines still on their way to the first would hold up the loads of this step.
-inline void prefetch_far(const void* p) {
-  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
-}
-
 /// R rows of bytes by one column.
 template <class Bytes, int R>
 inline void byte_rows(const WeightView& w, Index row, const float* x, __m512* sums) {
@@ -133,7 +127,7 @@ inline void byte_rows(const WeightView& w, Index row, const float* x, __m512* su
     for (; i < last; ++i) {
       if (i % 2 == 0) {  // the rows that follow, in as many streams as there are rows here
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) prefetch_far(p + (r + R) * stride + 32 * i);
+        for (int r = 0; r < R; ++r) prefetch(p + (r + R) * stride + 32 * i);
       }
       const __m512 v = _mm512_loadu_ps(x + 32 * i);
       const __m512 u = _mm512_loadu_ps(x + 32 * i + 16);

@@ -66,6 +66,15 @@ struct TileRows {
   }
 };
 
+/// What is attended to after the blocks of a span that ends before block `end`, as far as a task can tell:
+/// the next span, or the next head's first.
+template <class Kv>
+[[nodiscard]] inline KvBlock block_after(const Kv& cache, const AttentionShape& shape, Index kv_head,
+                                         Index end, Index last_position) {
+  if (end * block_positions <= last_position) return cache.block(shape.layer, kv_head, end);
+  return cache.block(shape.layer, (kv_head + 1) % shape.num_kv_heads, 0);
+}
+
 /// Attention of a tile over the blocks of one span.
 template <class Kv>
 inline void attend_one_span(const Ops& ops, const Kv& cache, const AttentionShape& shape, Index kv_head,
@@ -76,6 +85,7 @@ inline void attend_one_span(const Ops& ops, const Kv& cache, const AttentionShap
   const Index end =
       std::min(first + span_positions / block_positions, rows.last[rows.rows - 1] / block_positions + 1);
   for (Index b = first; b < end; ++b) blocks[b - first] = cache.block(shape.layer, kv_head, b);
+  const KvBlock after = block_after(cache, shape, kv_head, end, rows.last[rows.rows - 1]);
   ops.table().attend_span({.q = q,
                            .q_offset = rows.q_offset,
                            .last = rows.last,
@@ -85,6 +95,7 @@ inline void attend_one_span(const Ops& ops, const Kv& cache, const AttentionShap
                            .precision = ops.precision(),
                            .blocks = blocks,
                            .block_count = end - first,
+                           .after = &after,
                            .max = result.max,
                            .sum = result.sum,
                            .out = result.out,

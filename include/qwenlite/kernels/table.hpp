@@ -113,10 +113,17 @@ struct SpanArgs {
   Precision precision = Precision::exact;
   const KvBlock* blocks = nullptr;  ///< of one format
   Index block_count = 0;            ///< 1..16
+  const KvBlock* after = nullptr;   ///< of the same format, which the caller attends to next; or none
   float* max = nullptr;             ///< [rows]
   float* sum = nullptr;             ///< [rows]
   float* out = nullptr;             ///< [rows][head_dim]
   std::byte* scratch = nullptr;     ///< attend_scratch_bytes(head_dim), 64-byte aligned
+
+  /// The block to ask memory for while block b is at work; b itself when none is known.
+  [[nodiscard]] const KvBlock& next_of(Index b) const {
+    if (b + 1 < block_count) return blocks[b + 1];
+    return after != nullptr ? *after : blocks[b];
+  }
 };
 inline constexpr Index max_query_rows = 16;
 
