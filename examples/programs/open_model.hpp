@@ -63,9 +63,11 @@ inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptio
   if (!options.weights.empty()) open.weights = weight_format(options.weights);
   if (!options.embedding_weights.empty()) open.embedding_weights = weight_format(options.embedding_weights);
   if (options.chunk) open.chunk = *options.chunk;
-  check_stored(files, Matrices::layers, std::string(options.prefix) + "weights", options.weights);
-  check_stored(files, Matrices::embedding, std::string(options.prefix) + "embedding-weights",
-               options.embedding_weights);
+  const std::string prefix(options.prefix);
+  for (const auto& check : {check_stored, check_packed}) {
+    check(files, Matrices::layers, prefix + "weights", options.weights);
+    check(files, Matrices::embedding, prefix + "embedding-weights", options.embedding_weights);
+  }
   ProgressBar bar(std::cerr);
   open.progress = [&bar](qwenlite::Index done, qwenlite::Index all) {
     bar.show(done, all, " quantising " + megabytes(done) + " of " + megabytes(all) + " MB");
@@ -76,7 +78,7 @@ inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptio
   ProgramModel model = qwenlite::open_as<ProgramModel>(files, open, wanted);
   bar.erase();
   if (!options.precision.empty()) {
-    tell_unused_precision(model, std::string(options.prefix) + "precision");
+    tell_unused_precision(model, prefix + "precision");
   }
   return model;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,8 +43,8 @@ inline bool is_one_of(Matrices which, std::string_view name) {
 }
 
 /// A format that is not quantised says how matrices are stored, and nothing is converted to it: of a
-/// checkpoint that stores them otherwise it is wrong usage. An empty word asks for nothing. What is wrong for
-/// matrices that are packed, the library says.
+/// checkpoint that stores them otherwise it is wrong usage. An empty word asks for nothing. For those
+/// that are packed there is check_packed.
 inline void check_stored(const qwenlite::Checkpoint& files, Matrices which, const std::string& option,
                          const std::string& word) {
   const std::optional<qwenlite::WeightFormat> wanted = weight_format(word);
@@ -56,6 +57,38 @@ inline void check_stored(const qwenlite::Checkpoint& files, Matrices which, cons
                                            ", as these weights are stored, or a quantised format: int8, "
                                            "int4 or fp8");
   }
+}
+
+/// What a checkpoint says that its packed matrices are; empty where it says nothing, or several things.
+inline std::optional<qwenlite::WeightFormat> packed_form(const qwenlite::QuantisationConfig& config,
+                                                         Matrices which) {
+  using qwenlite::Format;
+  const bool layers = which == Matrices::layers;
+  if (config.method == qwenlite::QuantMethod::own) {
+    return qwenlite::weight_format_of(layers ? config.weights : config.embedding);
+  }
+  if (!layers || config.method == qwenlite::QuantMethod::none) return {};
+  if (config.method == qwenlite::QuantMethod::fp8) return Format::fp8;
+  for (const qwenlite::ModuleRule& rule : config.rules) {
+    const bool other_groups = rule.group_size != 0 && rule.group_size != config.group_size;
+    if (!rule.skips && ((rule.bits != 0 && rule.bits != config.bits) || other_groups)) return {};
+  }
+  if (config.bits == 0 || config.group_size == 0 || !config.symmetric) return {};
+  const Format format = config.bits == 4 ? Format::int4 : Format::int8;
+  return qwenlite::WeightFormat(format, std::max<qwenlite::Index>(config.group_size, 0), *config.symmetric);
+}
+
+/// Packed matrices stay what they are: another format, other groups or zero points are wrong usage. The name
+/// of a format alone asks for any groups.
+inline void check_packed(const qwenlite::Checkpoint& files, Matrices which, const std::string& option,
+                         const std::string& word) {
+  const std::optional<qwenlite::WeightFormat> wanted = weight_format(word);
+  const auto packed = packed_form(files.config().quantisation, which);
+  if (!wanted || !packed || !is_quantised(packed->format) || *wanted == *packed) return;
+  if (word == name_of(packed->format)) return;
+  throw CLI::ValidationError(option, "found " + word + ", expected " + word_of(*packed) +
+                                         ", as these weights are packed in " + files.directory().string() +
+                                         ": packed matrices stay what they are");
 }
 
 }  // namespace programs

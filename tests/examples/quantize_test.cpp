@@ -74,6 +74,26 @@ TEST_CASE("quantize tells what it did") {
   CHECK(inspected.status == 0);
 }
 
+TEST_CASE("other groups than those of a packed directory are wrong usage") {
+  const TemporaryDirectory scratch;
+  const std::string out = (scratch.path() / "out").string();
+  REQUIRE(run("quantize", {"qwen3", out, "--weights", "int4:64"}).status == 0);
+  const auto logits = [&](const std::string& option, const std::string& word) {
+    return Words{"logits", out, "--ids", "1,2", option, word};
+  };
+  for (const char* word : {"int4:32", "int4:128", "int4:64:zeros", "int8"}) {
+    check_usage_error("inspect", logits("--weights", word),
+                      "--weights: found " + std::string(word) +
+                          ", expected int4:64, as these weights are packed in " + out);
+  }
+  check_usage_error("inspect", logits("--embedding-weights", "int8:128"),
+                    "--embedding-weights: found int8:128, expected int8:row, as these weights are packed");
+  check_usage_error("perplexity",
+                    {"qwen3", "--text", held_out, "--reference", out, "--reference-weights", "int4:32"},
+                    "--reference-weights: found int4:32, expected int4:64");
+  for (const char* word : {"int4", "int4:64"}) CHECK(run("inspect", logits("--weights", word)).status == 0);
+}
+
 TEST_CASE("quantize never replaces what it reads") {
   const TemporaryDirectory scratch;
   const fs::path own = scratch.path() / "own";

@@ -173,6 +173,34 @@ TEST_CASE("asking for the format that packed matrices have is fine, for another 
   }
 }
 
+TEST_CASE("asking for other groups or zero points than packed matrices have is an error") {
+  const auto message = [](const std::string& name, const ql::OpenOptions& options) -> std::string {
+    try {
+      (void)ql::open(ql::Checkpoint(fixture(name)), options);
+    } catch (const ql::Error& e) {
+      CHECK(static_cast<int>(e.code()) == static_cast<int>(ql::ErrorCode::unsupported));
+      return e.what();
+    }
+    return "no error";
+  };
+  const auto layers = [&](const std::string& name, const WeightFormat& format) {
+    return message(name, {.threads = 1, .weights = format});
+  };
+  CHECK_THAT(layers("gptq-int4", {Format::int4, 128}),
+             has_text("q_proj.weight': found int4 in groups of 32 (GPTQ), expected int4 in groups of 128 as "
+                      "asked for by 'weights': packed matrices stay what they are"));
+  CHECK_THAT(layers("own", {Format::int4, 32}),
+             has_text("found int4 in groups of 32 with zero points (qwenlite), "
+                      "expected int4 in groups of 32 as asked for"));
+  CHECK_THAT(layers("own", {Format::int4, 128, false}), has_text("expected int4 in groups of 128 with zero"));
+  CHECK_THAT(message("own", {.threads = 1, .embedding_weights = WeightFormat(Format::int8, 32)}),
+             has_text("embed_tokens.weight': found int8 ") &&
+                 has_text("expected int8 in groups of 32 as asked for by 'embedding_weights'"));
+  CHECK(layers("own", {Format::int4, 32, false}) == "no error");
+  CHECK(layers("gptq-int4", {Format::int4, 32}) == "no error");
+  CHECK(layers("compressed-int8", Format::int8) == "no error");
+}
+
 TEST_CASE("unpacking is told to progress") {
   std::vector<std::pair<Index, Index>> calls;
   const auto progress = [&](Index done, Index all) { calls.emplace_back(done, all); };

@@ -37,7 +37,8 @@ struct OpenOptions {
   /// What the layers' matrices are quantised to while the network is opened: {.weights = Format::int8}, or
   /// WeightFormat(Format::int4, 32). Empty: they are computed on as stored and where they lie. A format that
   /// is not quantised asks that they are stored so, and of matrices that the files hold quantised any format
-  /// does: another than theirs is an error.
+  /// does: another than theirs is an error, and so are other groups or zero points. The usual ones of a
+  /// format (Format::int4 alone) stand for any.
   std::optional<WeightFormat> weights = {};
   /// The same for embedding and output matrix. Empty: int8 by rows if `weights` is quantised, since
   /// errors of the output matrix go straight into the logits.

@@ -59,15 +59,37 @@ QWENLITE_INLINE void QuantisedStore::advance(Index bytes) {
   return sum;
 }
 
-/// Asking for the format that a matrix has changes nothing; the embedding may be as the layers are.
+/// The same with its groups and zero points, as far as a WeightFormat can tell them.
+[[nodiscard]] inline WeightFormat form_of(const PackedMatrix& packed) noexcept {
+  const Format format = format_of(packed);
+  const bool row = format == Format::int8 && packed.group_size >= packed.cols && packed.group_size > 128;
+  return {format, row ? 0 : packed.group_size, packed.symmetric.value_or(packed.zeros.data == nullptr)};
+}
+
+/// Whether a packed matrix is what `wanted` asks for. The usual groups of a format stand for any, since a
+/// Format alone asks for them. Rows may have as many groups by one size as by another.
+[[nodiscard]] inline bool is_as_wanted(const PackedMatrix& packed, const WeightFormat& wanted) noexcept {
+  const WeightFormat form = form_of(packed);
+  if (wanted.format != form.format) return false;
+  if (wanted == WeightFormat(wanted.format)) return true;
+  return wanted.symmetric == form.symmetric &&
+         ceil_div(packed.cols, wanted.group_of(packed.cols)) == packed.groups;
+}
+
+/// Asking for the form that a matrix has changes nothing; the embedding may be as the layers are.
 QWENLITE_INLINE void QuantisedStore::check_wanted(const PackedMatrix& packed, MatrixUse use) const {
   if (use == MatrixUse::plain) return;
-  const Format stored = format_of(packed);
-  const std::optional<WeightFormat>& wanted = use == MatrixUse::layer ? layers_ : embedding_;
-  const bool as_layers = use != MatrixUse::layer && layers_ && layers_->format == stored;
-  if (!wanted || wanted->format == stored || as_layers) return;
-  throw Error(ErrorCode::unsupported, packed.name, {name_of(stored), " (", name_of(packed.method), ")"},
-              {name_of(wanted->format), " as asked for: packed matrices stay what they are"});
+  const bool layer = use == MatrixUse::layer;
+  const std::optional<WeightFormat>& wanted = layer ? layers_ : embedding_;
+  const bool as_layers = !layer && layers_ && is_as_wanted(packed, *layers_);
+  if (!wanted || is_as_wanted(packed, *wanted) || as_layers) return;
+  const bool same_format = wanted->format == format_of(packed);
+  const std::string stored =
+      same_format ? qwenlite::to_string(form_of(packed)) : std::string(name_of(format_of(packed)));
+  throw Error(ErrorCode::unsupported, packed.name, {stored, " (", name_of(packed.method), ")"},
+              {same_format ? qwenlite::to_string(*wanted) : std::string(name_of(wanted->format)),
+               " as asked for by '", layer ? "weights" : "embedding_weights",
+               "': packed matrices stay what they are"});
 }
 
 QWENLITE_INLINE WeightView QuantisedStore::unpacked(const PackedMatrix& packed, MatrixUse use) {
