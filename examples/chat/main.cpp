@@ -116,7 +116,7 @@ std::string name_of_model(const chat::Options& o) {
 
 /// All of standard input, without a line break at its end.
 std::string piped_question() {
-  std::string text = programs::all_input();
+  std::string text = programs::all_input(programs::most_small);
   if (!text.empty() && text.back() == '\n') text.pop_back();
   if (!text.empty() && text.back() == '\r') text.pop_back();
   if (text.empty()) {

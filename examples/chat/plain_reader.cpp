@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "chat/line_reader.hpp"
+#include "programs/input_limits.hpp"
 #include "programs/standard_input.hpp"
 
 namespace chat {
@@ -19,8 +20,9 @@ class PlainReader final : public LineReader {
 
   Line read(const std::string& prompt) override {
     if (terminal_) prompts_ << prompt << std::flush;
+    std::size_t searched = 0;  // of pending_, without finding the end of a line
     while (true) {
-      const std::size_t end = pending_.find('\n');
+      const std::size_t end = pending_.find('\n', searched);
       if (end != std::string::npos) return take(end, end + 1);
       if (ended_) return pending_.empty() ? Line{} : take(pending_.size(), pending_.size());
       if (terminal_ && !interrupts_.wait_for_input()) {
@@ -29,7 +31,9 @@ class PlainReader final : public LineReader {
         // What was typed of the line is known to the terminal alone, so every line counts as empty.
         return {Line::Kind::interrupted};
       }
+      searched = pending_.size();
       ended_ = !programs::append_input(pending_);
+      programs::require_at_most(pending_.size(), programs::most_small, "a line of standard input");
     }
   }
 

@@ -19,7 +19,8 @@ namespace inspect {
 namespace {
 
 std::vector<int> ids_of_file(const std::string& name) {
-  const auto json = nlohmann::ordered_json::parse(programs::read_text(name), nullptr, false);
+  const auto json =
+      nlohmann::ordered_json::parse(programs::read_text(name, programs::most_small), nullptr, false);
   const auto reject = [&](const std::string& found) -> ql::Error {
     return {ql::ErrorCode::bad_file, name, found, "a JSON array of token ids"};
   };
@@ -80,7 +81,7 @@ void check_context(const ql::Checkpoint& files, const char* option, Index tokens
 
 void tokenize(const Options& options) {
   const ql::Tokenizer tokenizer = programs::open_tokenizer(options.directory, options.family);
-  const std::string text = options.text ? *options.text : programs::all_input();
+  const std::string text = options.text ? *options.text : programs::all_input(programs::most_text);
   print_ids(tokenizer.encode(text, {.control_tokens = options.special}), options);
 }
 
@@ -104,8 +105,8 @@ void render_template(const Options& options) {
   const ql::Tokenizer tokenizer = programs::open_tokenizer(options.directory, options.family);
   programs::require_template(tokenizer);
   const ql::ChatTemplate& chat = tokenizer.chat_template();
-  const ql::ChatRequest request =
-      ql::parse_chat_request(programs::all_input(), chat.family().value_or(ql::ChatFamily::qwen3));
+  const ql::ChatRequest request = ql::parse_chat_request(programs::all_input(programs::most_small),
+                                                         chat.family().value_or(ql::ChatFamily::qwen3));
   const std::string text = chat.render(request.messages, request.options);
   const std::vector<int> ids = tokenizer.encode_chat(request.messages, request.options);
   if (options.json) {

@@ -11,6 +11,8 @@
 
 #include <qwenlite/error.hpp>
 
+#include "programs/input_limits.hpp"
+
 namespace programs {
 
 /// Appends what there is, and waits for something. False: it ended. Throws `io` when it cannot be read.
@@ -26,11 +28,10 @@ inline bool append_input(std::string& text) {
   }
 }
 
-/// All of it.
-inline std::string all_input() {
+/// All of it. Throws as append_input does, and `bad_text` when there are more than `most` bytes.
+inline std::string all_input(std::size_t most) {
   std::string text;
-  while (append_input(text)) {
-  }
+  while (append_input(text)) require_at_most(text.size(), most, "standard input");
   return text;
 }
 

@@ -14,10 +14,12 @@
 
 #include <qwenlite/error.hpp>
 
+#include "programs/input_limits.hpp"
+
 namespace programs {
 
-/// The bytes of a file. Throws `io` when it cannot be read.
-inline std::string read_text(const std::string& name) {
+/// The bytes of a file. Throws `io` when it cannot be read, `bad_text` when there are more than `most`.
+inline std::string read_text(const std::string& name, std::size_t most = most_text) {
   struct Opened {
     int file;
     ~Opened() {
@@ -31,6 +33,7 @@ inline std::string read_text(const std::string& name) {
   struct stat status {};
   if (opened.file < 0 || ::fstat(opened.file, &status) != 0) fail(std::strerror(errno));
   if (S_ISDIR(status.st_mode)) fail("found a directory, expected a file");
+  if (S_ISREG(status.st_mode)) require_at_most(static_cast<std::size_t>(status.st_size), most, name);
   std::string content;
   char bytes[1 << 16];
   auto count = ::read(opened.file, bytes, sizeof bytes);  // of a pipe: 0 without a writer, else it may wait
@@ -38,6 +41,7 @@ inline std::string read_text(const std::string& name) {
   ::fcntl(opened.file, F_SETFL, O_RDONLY);
   while (count != 0) {
     if (count > 0) content.append(bytes, static_cast<std::size_t>(count));
+    require_at_most(content.size(), most, name);
     if (count < 0 && errno != EINTR && errno != EAGAIN) fail(std::strerror(errno));
     count = ::read(opened.file, bytes, sizeof bytes);
   }

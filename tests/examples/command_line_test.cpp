@@ -104,6 +104,29 @@ TEST_CASE("input that cannot be read is a failure") {
   CHECK(run_in_shell("chat", "--prompt Hello --temperature 0 <&- 2>&-").status == 0);
 }
 
+TEST_CASE("input without an end is refused at a limit") {
+  const auto check = [](const std::string& program, const std::string& rest, const std::string& place,
+                        const std::string& limits) {
+    INFO(program << " " << rest);
+    const Result result = run_in_shell(program, rest);
+    CHECK(result.status == 1);
+    CHECK(result.err == "error: " + place + ": found more than " + limits + "\n");
+  };
+  const std::string small = "67108864 bytes, expected at most 64 MiB";
+  check("inspect", "logits '" + demo() + "' --ids @/dev/zero", "/dev/zero", small);
+  check("inspect", "logits '" + demo() + "' --ids @/dev/stdin </dev/zero", "/dev/stdin", small);
+  check("inspect", "template '" + demo() + "' </dev/zero", "standard input", small);
+  check("chat", "</dev/zero", "standard input", small);
+  check("chat", "--interactive </dev/zero", "a line of standard input", small);
+  const TemporaryDirectory scratch;
+  const std::string text = scratch.write("text", "").string();
+  fs::resize_file(text, (std::uintmax_t{1} << 30U) + 1);  // takes no place on a disk
+  const std::string large = "1073741824 bytes, expected at most 1024 MiB";
+  check("perplexity", "'" + demo() + "' --text '" + text + "'", text, large);
+  check("quantize", "'" + demo() + "' '" + text + ".out' --method awq --calibration '" + text + "'", text,
+        large);
+}
+
 TEST_CASE("a pipe that nobody writes to is refused at once, one with a writer is read") {
   const TemporaryDirectory scratch;
   const std::string pipe = (scratch.path() / "pipe").string();
