@@ -3,9 +3,11 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <unistd.h>
 
@@ -39,7 +41,9 @@ extern "C" void suspend_with_normal_colours(int /*signal*/) {
 }  // namespace
 
 Interrupts::Interrupts() {
-  if (::pipe2(woken_, O_CLOEXEC | O_NONBLOCK) != 0) throw std::runtime_error("no pipe could be made");
+  if (::pipe2(woken_, O_CLOEXEC | O_NONBLOCK) != 0) {
+    throw std::runtime_error(std::string("no pipe could be made: ") + std::strerror(errno));
+  }
   termios settings{};
   if (::tcgetattr(STDIN_FILENO, &settings) == 0) terminal_ = settings;
   sigemptyset(&watched_);

@@ -104,6 +104,14 @@ TEST_CASE("input that cannot be read is a failure") {
   CHECK(run_in_shell("chat", "--prompt Hello --temperature 0 <&- 2>&-").status == 0);
 }
 
+TEST_CASE("chat tells that it has too few open files") {
+  std::string chat = "exec 3<&- 4<&- 5<&- 6<&- 7<&- 8<&- 9<&-; ulimit -n 4; ";
+  chat += "exec '" + path_of("chat") + "' --prompt Hello";
+  const Result result = run_words({"/bin/sh", "-c", chat});
+  CHECK(result.status == 1);
+  CHECK(result.err == "error: no pipe could be made: Too many open files\n");
+}
+
 TEST_CASE("input without an end is refused at a limit") {
   const auto check = [](const std::string& program, const std::string& rest, const std::string& place,
                         const std::string& limits) {
