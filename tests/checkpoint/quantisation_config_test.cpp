@@ -57,6 +57,15 @@ TEST_CASE("configurations in words") {
   REQUIRE(warnings.size() == 1);
   CHECK_THAT(warnings[0],
              has_text("'quantization_config.activation_scheme'") && has_text("not quantised here"));
+  for (const auto& [who, told] : {std::pair{"qwenlite", 0}, std::pair{"another", 1}}) {
+    Json config = fixture_json("fp8");
+    config["quantization_config"]["quantized_by"] = who;
+    warnings.clear();
+    (void)parsed(config, &warnings);
+    CHECK(std::ssize(warnings) == told);
+    config["quantization_config"]["activation_scheme"] = "static";
+    expect_error(ErrorCode::unsupported, {"activation_scheme'", "'static'"}, [&] { (void)parsed(config); });
+  }
 }
 
 TEST_CASE("what would change results is refused by name") {

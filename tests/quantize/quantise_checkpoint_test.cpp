@@ -138,10 +138,12 @@ TEST_CASE("fp8 is written in the published form") {
   const Json config = Json::parse(content_of(place.path() / "out/config.json"))["quantization_config"];
   CHECK(config["quant_method"] == "fp8");
   CHECK(config["weight_block_size"] == Json{128, 128});
+  CHECK(config["activation_scheme"] == "dynamic");  // other engines do not open it without
   const std::string embedding = ql::text_scope(source.weights()).prefix() + "embed_tokens";
   const Json& plain = config["modules_to_not_convert"];
   CHECK(std::find(plain.begin(), plain.end(), Json(embedding)) != plain.end());
   const ql::Checkpoint opened(place.path() / "out");
+  CHECK(opened.warnings().empty());
   const ql::TensorFiles& files = opened.tensors();
   const std::string up = ql::layer_prefix(ql::text_scope(source.weights()), 0) + "mlp.up_proj.weight";
   REQUIRE(files.find(up) >= 0);

@@ -153,7 +153,8 @@ inline void read_fp8(const Fields& fields, QuantisationConfig& config, std::vect
   if (format && *format != "e4m3") refuse(fields, "fmt", "'e4m3'");
   const auto scheme = fields.string("activation_scheme");
   if (scheme && *scheme != "dynamic") refuse(fields, "activation_scheme", "'dynamic'");
-  if (scheme) {
+  const bool ours = fields.string("quantized_by") == "qwenlite";  // whose scheme is for other engines alone
+  if (scheme && !ours) {
     warnings.push_back(joined({fields.where("activation_scheme"),
                                ": activations are not quantised here, which can only be more exact"}));
   }

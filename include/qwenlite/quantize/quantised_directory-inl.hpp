@@ -82,11 +82,13 @@ inline void write_text(const fs::path& path, std::string_view text) {
   file.commit();
 }
 
+/// As published checkpoints have it. Other engines need to be told how activations become fp8; that this
+/// library wrote it tells it that the model was never meant to run so.
 [[nodiscard]] inline std::string fp8_config(const std::vector<std::string>& plain) {
   std::string names;
   for (const std::string& name : plain) names += (names.empty() ? "" : ", ") + ("\"" + name + "\"");
   return "{\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", \"activation_scheme\": \"dynamic\", "
-         "\"weight_block_size\": [128, 128], \"modules_to_not_convert\": [" +
+         "\"weight_block_size\": [128, 128], \"quantized_by\": \"qwenlite\", \"modules_to_not_convert\": [" +
          names + "]}";
 }
 
