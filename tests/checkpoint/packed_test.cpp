@@ -383,6 +383,27 @@ TEST_CASE("a matrix of our own form says by its sizes what it is") {
   expect_bad(sample, {".weight.zeros'", "shape [3, 1]"}, [](Sample& s) {
     s[".weight.zeros"] = tensor_of(DType::u8, {3, 1}, std::vector<std::uint8_t>(3));
   });
+  for (const Index at : {0, 5, 17, 20}) {  // of words and behind the last whole one
+    const Index group = at % 7;
+    const std::string place = "row " + std::to_string(at / 7) + ", group " + std::to_string(group);
+    expect_bad(sample,
+               {"'model.layers.0.mlp.up_proj.weight", "zero point of " + place, "found 16", "0 to 15"},
+               [&](Sample& s) {
+                 std::vector<std::uint8_t> zeros(21, 15);
+                 zeros[static_cast<std::size_t>(at)] = 16;
+                 s[".weight.zeros"] = tensor_of(DType::u8, {3, 7}, zeros);
+               });
+    for (const float bad :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      expect_bad(sample,
+                 {"up_proj.weight", "scale of " + place, std::isnan(bad) ? "NaN" : "infinity", "finite"},
+                 [&](Sample& s) { put(s[".weight.scales"], static_cast<std::size_t>(at), F16(bad)); });
+    }
+  }
+  for (const float good : {65504.0F, -65504.0F, 0.0F}) {
+    put(sample[".weight.scales"], 20, F16(good));
+    CHECK(decode(sample.open().view, 2, 199) == good);
+  }
   sample[".weight.values"] = tensor_of(DType::u8, {3, 256}, std::vector<std::uint8_t>(3 * 256, 130));
   sample[".weight.scales"] = tensor_of(DType::f16, {3, 1}, std::vector<F16>(3, F16(1.0F)));
   CHECK(decode(sample.open().view, 2, 199) == 2.0F);

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include <qwenlite/checkpoint/packed_unpack.hpp>
+#include <qwenlite/checkpoint/plane_checks-inl.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -16,9 +17,6 @@ namespace packed_words {
 
 /// Rows of a task. A multiple of 8: no word of AWQ is read by two tasks.
 inline constexpr Index strip = 32;
-
-/// Scales are below this, so that a product with a number is finite.
-inline constexpr float scale_limit = 0x1p119F;
 
 [[nodiscard]] inline std::uint32_t word(const std::byte* words, Index i) noexcept {
   std::uint32_t bits = 0;
@@ -99,13 +97,9 @@ inline void Unpacking::read_scales() {
     for (Index g = 0; g < m_.groups; ++g) {
       const Index at = groups_first ? g * m_.rows + r : r * m_.groups + g;
       const float scale = decode(format, m_.scales.data, at);
-      const bool small = std::fabs(scale) < packed_words::scale_limit;  // false for NaN
+      const bool small = std::fabs(scale) < plane_checks::scale_limit;  // false for NaN
       if (!small || (m_.layout == PackedLayout::e4m3 && !(scale > 0))) {
-        throw Error(ErrorCode::bad_tensor, {m_.name, ": its scale of row ", r * m_.block_rows, ", group ", g},
-                    std::isnan(scale) ? "NaN"
-                    : scale > 0       ? "a number too large"
-                                      : "a number that is none",
-                    m_.layout == PackedLayout::e4m3 ? "a positive number" : "a finite number");
+        plane_checks::reject_scale(m_, r * m_.block_rows, g, scale);
       }
       scales_[static_cast<std::size_t>(r * m_.groups + g)] = scale;
     }
@@ -205,6 +199,7 @@ inline void Unpacking::read_groups() {
 // -------------------------------------------------------------------------------------- what it becomes
 
 inline void Unpacking::use_in_place() {
+  plane_checks::check(m_);
   const Format format = m_.bits == 4 ? Format::int4 : Format::int8;
   out_.view = {m_.values.data, m_.rows, m_.cols, format, {m_.scales.data, m_.zeros.data, m_.group_size}};
   out_.mapped = true;

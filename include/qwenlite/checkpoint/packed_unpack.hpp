@@ -47,7 +47,7 @@ class Unpacking {
  public:
   /// Prepares to unpack; `plainly`, to float32 whatever it is. `matrix` must outlive this. Throws
   /// `bad_tensor` for a scale that is not finite (FP8: or not positive), a group that does not exist, and
-  /// zero points of which nobody can tell what they mean.
+  /// zero points that are out of range or of which nobody can tell what they mean.
   explicit Unpacking(const PackedMatrix& matrix, bool plainly = false);
   Unpacking(const Unpacking&) = delete;
   Unpacking& operator=(const Unpacking&) = delete;
