@@ -374,12 +374,25 @@ TEST_CASE("a matrix of our own form says by its sizes what it is") {
     CHECK(ceil_div(200, made.view.planes.group) == groups);
     CHECK(decode(made.view, 2, 199) == 2.0F);
   }
-  expect_bad(sample, {".weight.scales'", "3 groups"}, [](Sample& s) {
+  const std::string shapes = "expected shape [3, 2] or [3, 4] or [3, 7]";
+  expect_bad(sample, {".weight.scales'", "found shape [3, 3]", shapes}, [](Sample& s) {
     s[".weight.scales"] = tensor_of(DType::f16, {3, 3}, std::vector<F16>(9));
   });
-  expect_bad(sample, {".weight.values'", "shape [3, 127]", "shape [3, 256]"}, [](Sample& s) {
+  expect_bad(sample, {".weight.scales'", "found shape [21]", shapes},
+             [](Sample& s) { s[".weight.scales"] = tensor_of(DType::f16, {21}, std::vector<F16>(21)); });
+  expect_bad(sample, {".weight.scales'", "found none", shapes}, [](Sample& s) { s.erase(".weight.scales"); });
+  const auto odd_width = [](Sample& s) {
     s[".weight.values"] = tensor_of(DType::u8, {3, 127}, std::vector<std::uint8_t>(3 * 127));
-  });
+  };
+  expect_bad(sample,
+             {".weight.values'", "found shape [3, 127]", "shape [3, 256] for int8 or [3, 128] for int4"},
+             odd_width);
+  sample.config.weights = "int4:64";
+  expect_bad(sample,
+             {".weight.values'", "found shape [3, 127]",
+              "expected shape [3, 128] for int4 in groups of 64, which is 'weights'"},
+             odd_width);
+  sample.config.weights.clear();
   expect_bad(sample, {".weight.zeros'", "shape [3, 1]"}, [](Sample& s) {
     s[".weight.zeros"] = tensor_of(DType::u8, {3, 1}, std::vector<std::uint8_t>(3));
   });
@@ -407,4 +420,7 @@ TEST_CASE("a matrix of our own form says by its sizes what it is") {
   sample[".weight.values"] = tensor_of(DType::u8, {3, 256}, std::vector<std::uint8_t>(3 * 256, 130));
   sample[".weight.scales"] = tensor_of(DType::f16, {3, 1}, std::vector<F16>(3, F16(1.0F)));
   CHECK(decode(sample.open().view, 2, 199) == 2.0F);
+  expect_bad(sample, {".weight.scales'", shapes + " or [3, 1]"}, [](Sample& s) {
+    s[".weight.scales"] = tensor_of(DType::f16, {3, 3}, std::vector<F16>(9));
+  });
 }

@@ -53,7 +53,7 @@ TEST_CASE("inspect explain and chat --stats say what the weights of a quantised 
   const std::string out = (scratch.path() / "out").string();
   REQUIRE(run("quantize", {demo(), out, "--weights", "int4:32"}).status == 0);
   // The embedding's rows are 128 long.
-  const std::string forms = "1 int8 in groups of 128 (qwenlite), 42 int4 in groups of 32 (qwenlite)";
+  const std::string forms = "1 int8 by rows (qwenlite), 42 int4 in groups of 32 (qwenlite)";
   CHECK_THAT(run("inspect", {"explain", out}).out,
              has_text("\nquantised   in the files: " + forms + "; while opening: nothing more\n"));
   const Result chat = run("chat", {"--prompt", "Hello", "--max-new-tokens", "2", "--stats", out});

@@ -101,6 +101,43 @@ double distance(const Rows& a, const Rows& b) {
   return most / scale;
 }
 
+/// A copy of a checkpoint in this library's own packed form, prediction head included.
+void write_own(const Directory& to, const fs::path& source, const WeightFormat& layers) {
+  const Json quantisation = {{"quant_method", "qwenlite"},
+                             {"version", 1},
+                             {"weights", ql::word_of(layers)},
+                             {"embedding", ql::word_of(Format::int8)}};
+  to.write_config(source, &quantisation);
+  const ql::Checkpoint files(source);
+  std::vector<ql::NamedTensor> tensors;
+  std::vector<ql::QuantisedMatrix> made;
+  ql::ThreadPool pool(1);
+  for (const auto& entry : files.tensors().entries()) {
+    const bool embedding =
+        entry.name.find("embed_tokens") != std::string::npos || entry.name == "lm_head.weight";
+    const bool small = entry.name.find("in_proj_a") != std::string::npos ||
+                       entry.name.find("in_proj_b") != std::string::npos ||
+                       entry.name.starts_with("model.visual.");
+    if (entry.view.shape.rank() != 2 || small) {
+      tensors.push_back({entry.name, entry.view});
+      continue;
+    }
+    const Index rows = entry.view.shape[0];
+    const Index cols = entry.view.shape[1];
+    const WeightFormat format = embedding ? WeightFormat(Format::int8) : layers;
+    const Format from = ql::stored_format(entry.view.dtype).value();
+    const ql::WeightView stored{entry.view.data, rows, cols, from};
+    made.push_back(ql::round_to_nearest(stored, format, *ql::kernels::supported().front(), pool));
+    const ql::WeightView& view = made.back().view();
+    const Index groups = ql::ceil_div(cols, view.planes.group);
+    tensors.push_back({entry.name + ".values", {view.data, ql::DType::u8, {rows, view.row_bytes()}}});
+    tensors.push_back({entry.name + ".scales", {view.planes.scales, ql::DType::f16, {rows, groups}}});
+    if (view.planes.zeros == nullptr) continue;
+    tensors.push_back({entry.name + ".zeros", {view.planes.zeros, ql::DType::u8, {rows, groups}}});
+  }
+  ql::write_safetensors(to.path() / "model.safetensors", tensors);
+}
+
 }  // namespace
 
 TEST_CASE("a packed network computes what its unpacked matrices do") {
@@ -148,6 +185,20 @@ TEST_CASE("explain tells how matrices are packed and what became of them") {
   const auto log = [&](std::string_view line) { lines.emplace_back(line); };
   (void)ql::open(ql::Checkpoint(fixture("gptq-int4-mislabelled")), {.threads = 1, .log = log});
   CHECK_THAT(lines.at(0), has_text("warning: ") && has_text("zero points of the other version"));
+}
+
+TEST_CASE("a scale for each row is told as such, in rows of any length") {
+  for (const Index group : {0, 128}) {
+    const WeightFormat format(Format::int8, group);
+    const Directory own("rows");
+    write_own(own, checkpoint_path("qwen3-tiny"), format);
+    const ql::PackedFacts packed =
+        ql::open(ql::Checkpoint(own.path()), {.threads = 1}).explain().weights.packed;
+    INFO(packed.forms);
+    const bool embedding_too = packed.forms == "int8 by rows (qwenlite)";
+    CHECK(embedding_too == (group == 0));
+    CHECK_THAT(packed.forms, has_text(ql::to_string(format)));
+  }
 }
 
 TEST_CASE("asking for the format that packed matrices have is fine, for another is an error") {
@@ -212,47 +263,6 @@ TEST_CASE("unpacking is told to progress") {
   (void)ql::open(ql::Checkpoint(fixture("own")), {.threads = 1, .progress = progress});
   CHECK(calls.empty());
 }
-
-namespace {
-
-/// A copy of a checkpoint in this library's own packed form, prediction head included.
-void write_own(const Directory& to, const fs::path& source, const WeightFormat& layers) {
-  const Json quantisation = {{"quant_method", "qwenlite"},
-                             {"version", 1},
-                             {"weights", ql::word_of(layers)},
-                             {"embedding", ql::word_of(Format::int8)}};
-  to.write_config(source, &quantisation);
-  const ql::Checkpoint files(source);
-  std::vector<ql::NamedTensor> tensors;
-  std::vector<ql::QuantisedMatrix> made;
-  ql::ThreadPool pool(1);
-  for (const auto& entry : files.tensors().entries()) {
-    const bool embedding =
-        entry.name.find("embed_tokens") != std::string::npos || entry.name == "lm_head.weight";
-    const bool small = entry.name.find("in_proj_a") != std::string::npos ||
-                       entry.name.find("in_proj_b") != std::string::npos ||
-                       entry.name.starts_with("model.visual.");
-    if (entry.view.shape.rank() != 2 || small) {
-      tensors.push_back({entry.name, entry.view});
-      continue;
-    }
-    const Index rows = entry.view.shape[0];
-    const Index cols = entry.view.shape[1];
-    const WeightFormat format = embedding ? WeightFormat(Format::int8) : layers;
-    const Format from = ql::stored_format(entry.view.dtype).value();
-    const ql::WeightView stored{entry.view.data, rows, cols, from};
-    made.push_back(ql::round_to_nearest(stored, format, *ql::kernels::supported().front(), pool));
-    const ql::WeightView& view = made.back().view();
-    const Index groups = ql::ceil_div(cols, view.planes.group);
-    tensors.push_back({entry.name + ".values", {view.data, ql::DType::u8, {rows, view.row_bytes()}}});
-    tensors.push_back({entry.name + ".scales", {view.planes.scales, ql::DType::f16, {rows, groups}}});
-    if (view.planes.zeros == nullptr) continue;
-    tensors.push_back({entry.name + ".zeros", {view.planes.zeros, ql::DType::u8, {rows, groups}}});
-  }
-  ql::write_safetensors(to.path() / "model.safetensors", tensors);
-}
-
-}  // namespace
 
 TEST_CASE("files quantised beforehand compute the bits of those quantised while opening") {
   const std::vector<WeightFormat> formats{

@@ -8,54 +8,11 @@
 #include <cstring>
 
 #include <qwenlite/checkpoint/packed.hpp>
+#include <qwenlite/checkpoint/packed_names-inl.hpp>
 #include <qwenlite/in_quotes.hpp>
-#include <qwenlite/kernels/weight_words.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
-
-namespace packed_names {
-
-/// The module of a matrix: its name without ".weight". Empty for other names.
-[[nodiscard]] inline std::string_view module_of(std::string_view name) {
-  constexpr std::string_view suffix = ".weight";
-  return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : std::string_view();
-}
-
-[[nodiscard]] constexpr const char* values_suffix(QuantMethod method) noexcept {
-  switch (method) {
-    case QuantMethod::own: return ".weight.values";
-    case QuantMethod::gptq:
-    case QuantMethod::awq: return ".qweight";
-    case QuantMethod::compressed: return ".weight_packed";
-    case QuantMethod::fp8:
-    case QuantMethod::none: break;
-  }
-  return ".weight";
-}
-
-/// What our own configuration says that a matrix was quantised to.
-struct Label {
-  const char* field;
-  const std::string& word;
-
-  Label(const QuantisationConfig& config, std::string_view module)
-      : Label(config, module.ends_with("embed_tokens") || module.ends_with("lm_head")) {}
-
-  /// Empty where nothing is said. Throws `bad_config` for a word that is no format.
-  [[nodiscard]] std::optional<WeightFormat> format(const QuantisationConfig& config) const {
-    if (word.empty()) return {};
-    if (const auto found = weight_format_of(word)) return found;
-    throw Error(ErrorCode::bad_config, {config.place, ": ", field}, in_quotes(word),
-                "a format of weights such as 'int8:128' or 'int4:64'");
-  }
-
- private:
-  Label(const QuantisationConfig& config, bool embedding)
-      : field(embedding ? "embedding" : "weights"), word(embedding ? config.embedding : config.weights) {}
-};
-
-}  // namespace packed_names
 
 /// Gathers the tensors of one matrix.
 class PackedTensors::Finder {
@@ -160,11 +117,13 @@ class PackedTensors::Finder {
 
   /// Columns of a group, as the rules have them; where they are not known, as `found` groups tell.
   void settle_groups(std::string_view suffix, Index found) {
+    out_.by_rows = out_.group_size < 0 || (out_.group_size == 0 && config_.group_size < 0 && found == 1);
     const Index usual = config_.group_size < 0 ? out_.cols : config_.group_size;
     if (out_.group_size == 0 && usual > 0 && ceil_div(out_.cols, usual) == found) out_.group_size = usual;
     if (out_.group_size == 0 && found > 0 && out_.cols % found == 0) out_.group_size = out_.cols / found;
     if (out_.group_size == 0) {
-      reject(suffix, {found, " groups"}, {"a number of groups that divides ", out_.cols, " columns"});
+      reject(suffix, found > 0 ? joined({found, " groups"}) : found_shape(suffix),
+             {"a number of groups that divides ", out_.cols, " columns"});
     }
     if (out_.group_size < 0) out_.group_size = out_.cols;
     out_.groups = ceil_div(out_.cols, out_.group_size);
@@ -177,6 +136,13 @@ class PackedTensors::Finder {
     return shape.rank() == 2 ? shape[axis] : 0;
   }
 
+  /// Of a tensor that has none of the shapes it may have.
+  [[nodiscard]] std::string found_shape(std::string_view suffix) const {
+    const Index i = entry(suffix);
+    if (i < 0) return "none";
+    return joined({"shape ", files_.entries()[static_cast<std::size_t>(i)].view.shape.to_string()});
+  }
+
   static constexpr std::initializer_list<DType> scale_dtypes{DType::f16, DType::bf16, DType::f32};
 
   void find_own();
@@ -185,7 +151,8 @@ class PackedTensors::Finder {
   void find_fp8();
   void find_compressed();
   void check_stored_shape();
-  void check_label();
+  void find_own_groups();
+  void check_label(const packed_names::Label& label, const std::optional<WeightFormat>& said);
 
   const TensorFiles& files_;
   const QuantisationConfig& config_;
@@ -196,42 +163,54 @@ class PackedTensors::Finder {
 
 /// int4 or int8 by the width of the rows; a group by the number of scales.
 inline void PackedTensors::Finder::find_own() {
+  const packed_names::Label label(config_, module_);
+  const std::optional<WeightFormat> said = label.format(config_);
+  const Index narrow = row_bytes(Format::int4, out_.cols);
   const Index wide = row_bytes(Format::int8, out_.cols);
   const Index width = size_of_axis(".weight.values", 1);
+  const bool int4 = said && said->format == Format::int4;
+  const bool known = width == narrow || width == wide;  // otherwise it is refused
   out_.layout = PackedLayout::own;
-  out_.bits = width == wide / 2 ? 4 : 8;
-  out_.values = tensor(".weight.values", {DType::u8}, {out_.rows, out_.bits == 4 ? wide / 2 : wide});
+  out_.bits = width == narrow || (!known && int4) ? 4 : 8;
+  if (!known) {
+    const bool one = int4 || (said && said->format == Format::int8);
+    stated_ = one ? joined({" for ", to_string(*said), ", which is '", label.field, "' in ", config_.place})
+                  : joined({" for int8 or ", Shape{out_.rows, narrow}.to_string(), " for int4"});
+  }
+  out_.values = tensor(".weight.values", {DType::u8}, {out_.rows, out_.bits == 4 ? narrow : wide});
+  find_own_groups();
+  out_.by_rows = out_.group_size > quantised_block || (said && said->group == 0 && out_.groups == 1);
+  out_.scales = tensor(".weight.scales", {DType::f16}, {out_.rows, out_.groups});
+  out_.zeros = optional(".weight.zeros", {DType::u8}, {out_.rows, out_.groups});
+  check_label(label, said);
+}
+
+inline void PackedTensors::Finder::find_own_groups() {
   const Index found = size_of_axis(".weight.scales", 1);
-  for (const Index group : {128, 64, 32}) {
-    if (out_.groups == 0 && ceil_div(out_.cols, Index{group}) == found) {
+  std::string possible;
+  for (const Index group : {Index{128}, Index{64}, Index{32}, round_up(out_.cols, quantised_block)}) {
+    const Index groups = ceil_div(out_.cols, group);
+    if (group > quantised_block && out_.bits != 8) continue;
+    if (out_.groups == 0 && groups == found) {
       out_.groups = found;
       out_.group_size = group;
     }
+    const std::string shape = Shape{out_.rows, groups}.to_string();
+    if (possible.find(shape) == std::string::npos) possible += (possible.empty() ? "" : " or ") + shape;
   }
-  if (out_.groups == 0 && found == 1 && out_.bits == 8) {
-    out_.groups = 1;
-    out_.group_size = round_up(out_.cols, quantised_block);
-  }
-  if (out_.groups == 0) {
-    reject(".weight.scales", {"shape with ", found, " groups"},
-           {"groups of 32, 64 or 128 of ", out_.cols, " elements"});
-  }
-  out_.scales = tensor(".weight.scales", {DType::f16}, {out_.rows, out_.groups});
-  out_.zeros = optional(".weight.zeros", {DType::u8}, {out_.rows, out_.groups});
-  check_label();
+  if (out_.groups == 0) reject(".weight.scales", found_shape(".weight.scales"), {"shape ", possible});
 }
 
 /// Against what the configuration tells of it. Rows may have as many groups by one size as by another.
-inline void PackedTensors::Finder::check_label() {
-  const packed_names::Label label(config_, module_);
-  const std::optional<WeightFormat> said = label.format(config_);
+inline void PackedTensors::Finder::check_label(const packed_names::Label& label,
+                                               const std::optional<WeightFormat>& said) {
   if (!said) return;
   const Format format = out_.bits == 4 ? Format::int4 : Format::int8;
   const bool symmetric = out_.zeros.data == nullptr;
   const bool as_said = said->format == format && said->symmetric == symmetric &&
                        ceil_div(out_.cols, said->group_of(out_.cols)) == out_.groups;
   if (as_said) return;
-  const Index group = out_.group_size > quantised_block ? 0 : out_.group_size;
+  const Index group = out_.by_rows ? 0 : out_.group_size;
   reject(".weight.values", {to_string(WeightFormat(format, group, symmetric))},
          {to_string(*said), ", which is '", label.field, "' in ", config_.place});
 }

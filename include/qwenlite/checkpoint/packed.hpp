@@ -40,6 +40,7 @@ struct PackedMatrix {
   Index bits = 0;
   Index groups = 0;       ///< of a row
   Index group_size = 0;   ///< columns of a group, where they follow each other; FP8: columns of a block
+  bool by_rows = false;   ///< its groups are whole rows, not as many columns as a row happens to have
   Index block_rows = 1;   ///< rows that share a scale: of a block of FP8; else 1, or all
   TensorView values{};    ///< see PackedLayout
   TensorView scales{};    ///< BF16, F16 or F32; [groups, rows] in GPTQ and AWQ, else rows first

@@ -62,8 +62,8 @@ QWENLITE_INLINE void QuantisedStore::advance(Index bytes) {
 /// The same with its groups and zero points, as far as a WeightFormat can tell them.
 [[nodiscard]] inline WeightFormat form_of(const PackedMatrix& packed) noexcept {
   const Format format = format_of(packed);
-  const bool row = format == Format::int8 && packed.group_size >= packed.cols && packed.group_size > 128;
-  return {format, row ? 0 : packed.group_size, packed.symmetric.value_or(packed.zeros.data == nullptr)};
+  return {format, packed.by_rows ? 0 : packed.group_size,
+          packed.symmetric.value_or(packed.zeros.data == nullptr)};
 }
 
 /// Whether a packed matrix is what `wanted` asks for. The usual groups of a format stand for any, since a
@@ -117,8 +117,8 @@ QWENLITE_INLINE void QuantisedStore::note(const PackedMatrix& packed, const Unpa
     if (made.odd[i] && oddities_[i].count++ == 0) oddities_[i].first = packed.name;
   }
   const WeightView& view = made.view;
-  const bool row =
-      view.format == Format::int8 && view.cols > view.planes.group / 2 && view.planes.group > 128;
+  const bool whole = view.format == Format::int8 && view.cols <= view.planes.group;
+  const bool row = whole && (packed.by_rows || view.planes.group > quantised_block);
   const WeightFormat form(view.format, row ? 0 : view.planes.group, view.planes.zeros == nullptr);
   const std::string text = joined({is_quantised(view.format) ? to_string(form) : std::string("float32"), " (",
                                    name_of(packed.method), ")"});
