@@ -100,7 +100,8 @@ TEST_CASE("what would change results is refused by name") {
       {{"compressed-int4", "/config_groups/group_0/weights/num_bits", 2}, "2"},
       {{"compressed-int4", "/config_groups/group_0/weights/strategy", "token"}, "'token'"},
       {{"compressed-int4", "/config_groups/group_0/weights/dynamic", true}, "true"},
-      {{"own", "/version", 2}, "2"}};
+      {{"own", "/version", 2}, "2"},
+      {{"own", "/group_order", "columns"}, "'columns'"}};
   for (const auto& [c, found] : cases) {
     INFO(c.fixture << c.path << " = " << c.value.dump());
     const std::string field(std::string_view(c.path).substr(std::string_view(c.path).rfind('/') + 1));
@@ -128,6 +129,16 @@ TEST_CASE("impossible values in quantization_config are one error") {
     INFO(path << " = " << value.dump());
     expect_error(ErrorCode::bad_config, {"'config.json'", "found"},
                  [&, p = path, v = value] { (void)with("gptq-int4", p, v); });
+  }
+  for (const char* name : {"weights", "embedding"}) {
+    const std::string path = std::string("/") + name;
+    const std::string field = "'quantization_config." + std::string(name) + "'";
+    expect_error(ErrorCode::bad_config, {field, "found nothing", "a format of weights such as"},
+                 [&] { (void)with("own", path, nullptr); });
+    expect_error(ErrorCode::bad_config, {field, "found ''", "'int4:64'"},
+                 [&] { (void)with("own", path, ""); });
+    expect_error(ErrorCode::bad_config, {field, "found a list of 0", "a string"},
+                 [&] { (void)with("own", path, Json::array()); });
   }
   Json config = fixture_json("gptq-int4");
   config["quantization_config"] = "gptq";

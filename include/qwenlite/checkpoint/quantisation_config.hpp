@@ -68,7 +68,7 @@ struct QuantisationConfig {
   Index block_cols = 0;            ///< FP8
   std::vector<ModuleRule> rules;   ///< the first that matches a module counts
   std::vector<std::string> only;   ///< not empty: nothing else is packed; as ModuleRule::Form::words
-  std::string weights, embedding;  ///< own form: formats as its writer named them; empty: not said
+  std::string weights, embedding;  ///< own form: formats as its writer named them
 
   /// What `module` ("model.layers.0.mlp.up_proj") should be by the rules. With `lenient`, a rule that names
   /// it under another prefix matches as well: names of modules have changed over time, those of tensors have

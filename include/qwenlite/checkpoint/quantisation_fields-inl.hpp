@@ -4,6 +4,9 @@
 // change results and is not computed here is refused by name.
 #pragma once
 
+#include <algorithm>
+#include <array>
+
 #include <qwenlite/checkpoint/json_fields-inl.hpp>
 #include <qwenlite/checkpoint/quantisation_config.hpp>
 #include <qwenlite/checkpoint/size_limits.hpp>
@@ -244,8 +247,20 @@ inline void read_compressed(const Fields& fields, QuantisationConfig& config) {
 
 inline void read_own(const Fields& fields, QuantisationConfig& config) {
   if (fields.required_integer("version", {1, max_group}) != 1) refuse(fields, "version", "1");
-  config.weights = fields.string("weights").value_or("");
-  config.embedding = fields.string("embedding").value_or("");
+  const auto word = [&](const char* name) {
+    const std::optional<std::string> found = fields.string(name);
+    if (!found || found->empty()) {
+      fields.reject(name, found ? "''" : "nothing", "a format of weights such as 'int8:128' or 'int4:64'");
+    }
+    return *found;
+  };
+  config.weights = word("weights");
+  config.embedding = word("embedding");
+  constexpr std::array known{"quant_method", "version", "method", "weights", "embedding"};
+  for (const auto& [key, value] : fields.json().get_ref<const Json::object_t&>()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    fields.reject(key, json_text::describe(value), "no such field in version 1", ErrorCode::unsupported);
+  }
 }
 
 inline void check_rules(const Fields& fields, const QuantisationConfig& config) {
