@@ -357,6 +357,12 @@ TEST_CASE("impossible values are one error that names file, field, found and exp
                  {"'config.json'", std::string("field '") + c.field + "'", "found", "expected"},
                  [&] { parse(with(c.field, c.value)); });
   }
+  for (const auto& [value, found] :
+       {std::pair{1000.0, "1000.0"}, std::pair{-2.0, "-2.0"}, std::pair{1234567.0, "1234567.0"},
+        std::pair{0.5, "0.5"}, std::pair{1e-6, "1e-06"}}) {
+    expect_error(ErrorCode::bad_config, {std::string("found ") + found + ", expected an integer from 1"},
+                 [&, v = value] { parse(with("hidden_size", v)); });
+  }
   Json uneven = without("head_dim");
   uneven["hidden_size"] = 1000;
   expect_error(ErrorCode::bad_config, {"'head_dim'", "1000"}, [&] { parse(uneven); });

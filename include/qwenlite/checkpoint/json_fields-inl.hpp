@@ -4,12 +4,14 @@
 // right type and lies in its range, or the error names file, field, what was found and what was expected.
 #pragma once
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <qwenlite/checkpoint/json_reader-inl.hpp>
@@ -26,6 +28,15 @@ namespace json_text {
   return text;
 }
 
+/// A number that was written as one with a fraction or an exponent: "1000.0", "1e-06", all digits it takes.
+[[nodiscard]] inline std::string fraction_text(double value) {
+  char text[32];
+  const auto [end, status] = std::to_chars(text, text + sizeof text, value);
+  const std::string_view digits(text, status == std::errc{} ? static_cast<std::size_t>(end - text) : 0);
+  const bool whole = digits.find_first_not_of("-0123456789") == std::string_view::npos;
+  return std::string(digits).append(whole ? ".0" : "");
+}
+
 /// A value as an error message shows it.
 [[nodiscard]] inline std::string describe(const Json& value) {
   switch (value.type()) {
@@ -34,7 +45,7 @@ namespace json_text {
     case Json::value_t::string: return in_quotes(value.get_ref<const std::string&>());
     case Json::value_t::number_integer: return joined({value.get<std::int64_t>()});
     case Json::value_t::number_unsigned: return joined({value.get<std::uint64_t>()});
-    case Json::value_t::number_float: return number_text(value.get<double>());
+    case Json::value_t::number_float: return fraction_text(value.get<double>());
     case Json::value_t::array: return joined({"a list of ", value.size()});
     case Json::value_t::object: return "an object";
     case Json::value_t::binary:
