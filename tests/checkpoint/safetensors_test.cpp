@@ -128,7 +128,7 @@ TEST_CASE("a malformed header is one error that names file and tensor") {
        "'bf16'"},
       {"shape is text", "{\"a\":{\"shape\":\"[1]\"}}", 0, bad, "tensor 'a': shape", "the string '[1]'"},
       {"a negative size", "{" + entry("a", "U8", "[-1]", 0, 1) + "}", 1, bad, "tensor 'a': shape",
-       "found -1"},
+       "found -1, expected a list of at most 8 sizes, whole numbers from 0 on"},
       {"a fractional size", "{" + entry("a", "U8", "[1.0]", 0, 1) + "}", 1, bad, "tensor 'a': shape",
        "'1.0'"},
       {"a nested size", "{" + entry("a", "U8", "[[1]]", 0, 1) + "}", 1, bad, "tensor 'a': shape", "an array"},

@@ -202,10 +202,10 @@ class HeaderReader final : public json_text::EventReader {
       case At::metadata_keys:
       case At::metadata_value: return "an object of strings";
       case At::dtype: return "a string";
-      case At::shape:
-      case At::shape_sizes: return "a list of at most 8 sizes";
-      case At::offsets:
-      case At::offset_values: return "two byte positions";
+      case At::shape: return "a list of at most 8 sizes";
+      case At::shape_sizes: return "a list of at most 8 sizes, whole numbers from 0 on";
+      case At::offsets: return "two byte positions";
+      case At::offset_values: return "two byte positions, whole numbers from 0 on";
       case At::names:
       case At::entry:
       case At::fields: break;
