@@ -48,12 +48,12 @@ inline std::string demo_directory(std::string_view name) {
 inline std::string model_directory(const std::string& name, const char* argument) {
   if (means_demo_model(name)) return demo_directory(name);
   std::error_code ignored;
-  const bool bare = !name.empty() && name.find('/') == std::string::npos;
-  if (!bare || std::filesystem::exists(name, ignored)) return name;
+  if (name.find('/') != std::string::npos || std::filesystem::exists(name, ignored)) return name;
   std::string known;
   for (const std::string_view model : demo_models)
     known += (known.empty() ? "" : " or ") + std::string(model);
-  throw qwenlite::Error(qwenlite::ErrorCode::bad_argument, argument, "'" + name + "'",
+  throw qwenlite::Error(qwenlite::ErrorCode::bad_argument, argument,
+                        name.empty() ? std::string("an empty name") : "'" + name + "'",
                         "a checkpoint directory or a demo model (" + known + ")");
 }
 

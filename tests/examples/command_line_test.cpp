@@ -77,6 +77,14 @@ TEST_CASE("wherever a checkpoint directory is expected, the name of a demo model
   CHECK(here("inspect", "config qwen3 --json").out == run("inspect", {"config", tiny(), "--json"}).out);
 }
 
+TEST_CASE("an empty name of a checkpoint directory is called so") {
+  const std::string told =
+      "found an empty name, expected a checkpoint directory or a demo model (qwen3 or qwen3_5)";
+  check_failure("quantize", {"", "out"}, {"SOURCE: " + told});
+  check_failure("inspect", {"config", ""}, {"DIRECTORY: " + told});
+  check_failure("perplexity", {"", "--text", "x"}, {"DIRECTORY: " + told});
+}
+
 TEST_CASE("output that cannot be written is a failure") {
   if (!fs::exists("/dev/full")) return;
   for (const char* rest : {"-h >/dev/full", "--version >/dev/full", "--version >&-"}) {
