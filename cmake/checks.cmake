@@ -55,7 +55,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   endforeach()
 endif()
 
-foreach(way package compiled pkg_config subdirectory fetch_content no_exceptions)
+foreach(way package compiled pkg_config by_hand subdirectory fetch_content no_exceptions)
   add_test(NAME check.consumer.${way} COMMAND "${CMAKE_COMMAND}" -DWAY=${way} "-DBUILD=${PROJECT_BINARY_DIR}"
     "-DSOURCE=${PROJECT_SOURCE_DIR}" "-DCOMPILER=${CMAKE_CXX_COMPILER}" "-DSCRATCH=${CMAKE_CURRENT_BINARY_DIR}"
     -P "${PROJECT_SOURCE_DIR}/tests/package/check.cmake")

@@ -6,6 +6,7 @@
 #   package        find_package after an installation that was moved
 #   compiled       the same, linking qwenlite::instances
 #   pkg_config     no CMake: flags from pkg-config after the installation
+#   by_hand        no CMake: the command in README.md that links the library compiled by BUILD
 #   subdirectory   add_subdirectory in a project whose strict warnings are errors
 #   fetch_content  FetchContent of an archive in a project without RTTI
 #   no_exceptions  -fno-exceptions must be refused with a clear message
@@ -50,6 +51,25 @@ function(build_with_pkg_config)
     ./hello '${demo_model}'" WORKING_DIRECTORY "${place}" COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
+# Types the command of README.md, for a program of README.md.
+function(build_by_hand)
+  file(STRINGS "${SOURCE}/README.md" command REGEX "^g\\+\\+ .*-DQWENLITE_COMPILED program\\.cpp ")
+  list(LENGTH command commands)
+  if(NOT commands EQUAL 1)
+    message(FATAL_ERROR "README.md has ${commands} commands that link the compiled library, expected 1")
+  endif()
+  if(NOT EXISTS "${BUILD}/libqwenlite_instances.a")
+    message("SKIPPED: the target qwenlite_instances has not been built")
+    return()
+  endif()
+  string(REPLACE "program.cpp" "examples/hello.cpp" command "${command}")
+  string(REPLACE "-o program" "-o '${place}/program'" command "${command}")
+  string(REPLACE "build/release/" "'${BUILD}'/" command "${command}")
+  string(REGEX REPLACE "^g\\+\\+" "'${COMPILER}'" command "${command}")
+  execute_process(COMMAND sh -ec "${command}
+    '${place}/program' '${demo_model}'" WORKING_DIRECTORY "${SOURCE}" COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
 function(refuse_no_exceptions)
   execute_process(COMMAND "${COMPILER}" -std=c++20 -fno-exceptions -fsyntax-only -I "${SOURCE}/include"
     "${SOURCE}/include/qwenlite/error.hpp" RESULT_VARIABLE status ERROR_VARIABLE complaint)
@@ -64,6 +84,8 @@ if(WAY STREQUAL "package" OR WAY STREQUAL "compiled")
 elseif(WAY STREQUAL "pkg_config")
   install_moved()
   build_with_pkg_config()
+elseif(WAY STREQUAL "by_hand")
+  build_by_hand()
 elseif(WAY STREQUAL "fetch_content")
   copy_sources()
   execute_process(COMMAND "${CMAKE_COMMAND}" -E tar czf qwenlite.tar.gz "qwen lite"
