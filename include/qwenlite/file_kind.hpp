@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What stands where a file was expected, in words: for messages about links that lead nowhere, directories
-// and pipes. Nothing is opened, so nothing here can wait.
+// and pipes; and where links of a model's directory may lead. Nothing is opened, so nothing here can wait.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -47,6 +48,42 @@ inline namespace QWENLITE_ABI {
                 : joined({"what cannot be looked at (", why, ")"});
   }
   return link ? joined({target, " (", name_of(type), ")"}) : std::string(name_of(type));
+}
+
+/// The real directory that files of a model's directory may not leave: itself, or for a snapshot in a Hugging
+/// Face cache, whose files are links into the repository's store of blobs, the repository. Throws `io` when
+/// it cannot be opened.
+[[nodiscard]] inline std::filesystem::path root_of_links(const std::filesystem::path& directory) {
+  std::error_code failure;
+  std::filesystem::path root = std::filesystem::canonical(directory, failure);
+  if (failure) {
+    throw Error(ErrorCode::io,
+                {in_quotes(directory.string()), ": cannot open the directory: ", failure.message()});
+  }
+  const std::filesystem::path snapshots = root.parent_path();
+  const std::filesystem::path repository = snapshots.parent_path();
+  const bool cached =
+      snapshots.filename().native() == "snapshots" && repository.filename().native().starts_with("models--");
+  return cached ? repository : root;
+}
+
+/// The real path of a file. Throws `io` unless it is a regular file, `bad_file` for a link out of `root`.
+[[nodiscard]] inline std::filesystem::path resolve_inside(const std::filesystem::path& root,
+                                                          const std::filesystem::path& path) {
+  if (const std::string found = other_than_file(path); !found.empty()) {
+    throw Error(ErrorCode::io, in_quotes(path.string()), found, "a regular file");
+  }
+  std::error_code failure;
+  std::filesystem::path real = std::filesystem::canonical(path, failure);
+  if (failure) {
+    throw Error(ErrorCode::io, {in_quotes(path.string()), ": cannot open it: ", failure.message()});
+  }
+  const auto [root_end, real_end] = std::mismatch(root.begin(), root.end(), real.begin(), real.end());
+  if (root_end != root.end() || real_end == real.end()) {
+    throw Error(ErrorCode::bad_file, in_quotes(path.string()), {"a link to ", in_quotes(real.string())},
+                {"a file inside ", in_quotes(root.string())});
+  }
+  return real;
 }
 
 }  // namespace QWENLITE_ABI

@@ -126,6 +126,8 @@ TEST_CASE("contradictions and wrong types name the place") {
       {R"("id": 275)", R"("id": 2000000000)", "2000000000", ErrorCode::bad_file},
       {R"("id": 275)", R"("id": "275")", "added_tokens[1] id", ErrorCode::bad_file},
       {R"("added_tokens": [)", R"("added_tokens": [7, )", "added_tokens", ErrorCode::bad_file},
+      {R"("added_tokens": [)", R"("added_tokens": 7, "more": [)", "added_tokens", ErrorCode::bad_file},
+      {R"("added_tokens": [)", R"("added_tokens": {}, "more": [)", "added_tokens", ErrorCode::bad_file},
       {R"("vocab": {)", R"("words": {)", "model.vocab", ErrorCode::bad_file},
       {R"("merges": [)", R"("pairs": [)", "model.merges", ErrorCode::bad_file},
   };

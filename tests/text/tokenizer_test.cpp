@@ -193,7 +193,7 @@ TEST_CASE("a file of a tokenizer that is a link to nowhere, a directory or a pip
     const fs::path tokenizer = directory.write("tokenizer.json", small::json());
     const fs::path file = directory.path() / name;
     fs::remove(file);
-    const std::string shown = file.string() + ": found ";
+    const std::string shown = "'" + file.string() + "': found ";
     fs::create_symlink("gone", file);
     REQUIRE_THROWS_WITH(Tokenizer(directory.path()),
                         has_text(shown + "a link to 'gone' that cannot be followed (No such file"));
@@ -206,6 +206,31 @@ TEST_CASE("a file of a tokenizer that is a link to nowhere, a directory or a pip
     REQUIRE_THROWS_WITH(Tokenizer(directory.path()),
                         has_text(shown + "a named pipe, expected a regular file"));
   }
+}
+
+TEST_CASE("a file of a tokenizer may be a link inside the directory, but not out of it") {
+  namespace fs = std::filesystem;
+  const TemporaryDirectory directory, elsewhere;
+  const fs::path outside = elsewhere.write("tokenizer.json", small::json());
+  const fs::path file = directory.path() / "tokenizer.json";
+  directory.write("stored", small::json());
+  fs::create_symlink("stored", file);
+  CHECK(Tokenizer(directory.path()).encode("hello").size() == 1);
+  fs::remove(file);
+  fs::create_symlink(outside, file);
+  REQUIRE_THROWS_WITH(Tokenizer(directory.path()),
+                      has_text("'" + file.string() + "': found a link to '" + outside.string() +
+                               "', expected a file inside '" + directory.path().string() + "'"));
+}
+
+TEST_CASE("a conversation needs the token that begins its messages") {
+  std::string json = small::json();
+  for (std::size_t at; (at = json.find("<|im_start|>")) != std::string::npos;)
+    json.replace(at, 12, "<|begin|>");
+  const Tokenizer tokenizer = Tokenizer::from_json(json, "", {.family = qwenlite::ChatFamily::qwen3});
+  CHECK_NOTHROW(tokenizer.encode("<|im_start|>"));
+  REQUIRE_THROWS_WITH(tokenizer.encode_chat({{.role = "user", .content = "hello"}}),
+                      has_text("added token \"<|im_start|>\": found nothing"));
 }
 
 TEST_CASE("one tokenizer serves several threads", "[threads]") {

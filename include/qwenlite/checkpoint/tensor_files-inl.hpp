@@ -121,20 +121,9 @@ class IndexReader final : public json_text::EventReader {
 
 QWENLITE_INLINE ModelDirectory::ModelDirectory(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code failure;
-  root_ = std::filesystem::canonical(path_, failure);
-  if (failure) {
-    throw Error(ErrorCode::io,
-                {in_quotes(path_.string()), ": cannot open the directory: ", failure.message()});
-  }
+  root_ = root_of_links(path_);
   if (!std::filesystem::is_directory(root_, failure)) {
     throw Error(ErrorCode::io, in_quotes(path_.string()), "a file", "the directory of a checkpoint");
-  }
-  // In a Hugging Face cache the files of a snapshot are links into the repository's store of blobs.
-  const std::filesystem::path snapshots = root_.parent_path();
-  const std::filesystem::path repository = snapshots.parent_path();
-  if (snapshots.filename().native() == "snapshots" &&
-      repository.filename().native().starts_with("models--")) {
-    root_ = repository;
   }
 }
 
@@ -152,21 +141,7 @@ QWENLITE_INLINE std::filesystem::path ModelDirectory::resolve(std::string_view n
     throw Error(ErrorCode::bad_file, {in_quotes(path_.string()), ": file name"}, in_quotes(name),
                 "a plain name");
   }
-  const std::filesystem::path path = path_ / name;
-  if (const std::string found = other_than_file(path); !found.empty()) {
-    throw Error(ErrorCode::io, in_quotes(path.string()), found, "a regular file");
-  }
-  std::error_code failure;
-  std::filesystem::path real = std::filesystem::canonical(path, failure);
-  if (failure) {
-    throw Error(ErrorCode::io, {in_quotes(path.string()), ": cannot open it: ", failure.message()});
-  }
-  const auto [root_end, real_end] = std::mismatch(root_.begin(), root_.end(), real.begin(), real.end());
-  if (root_end != root_.end() || real_end == real.end()) {
-    throw Error(ErrorCode::bad_file, in_quotes(path.string()), {"a link to ", in_quotes(real.string())},
-                {"a file inside ", in_quotes(root_.string())});
-  }
-  return real;
+  return resolve_inside(root_, path_ / name);
 }
 
 QWENLITE_INLINE std::string ModelDirectory::read_text(std::string_view name, Index max_bytes) const {

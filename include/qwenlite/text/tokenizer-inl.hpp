@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <qwenlite/file_kind.hpp>
 #include <qwenlite/text/tokenizer.hpp>
 #include <qwenlite/text/tokenizer_file.hpp>
 #include <qwenlite/text/tokenizer_sax.hpp>
@@ -105,11 +106,13 @@ class IdOrder {
 
 QWENLITE_INLINE Tokenizer::Tokenizer(const std::filesystem::path& directory,
                                      const TokenizerOptions& options) {
+  const std::filesystem::path root = root_of_links(directory);
   // What a file holds, if there is one; a link that leads nowhere is one that cannot be read.
-  const auto content = [&directory](const char* name) -> std::optional<std::string> {
+  const auto content = [&directory, &root](const char* name) -> std::optional<std::string> {
     const std::filesystem::path path = directory / name;
     std::error_code ignored;
     if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return std::nullopt;
+    static_cast<void>(resolve_inside(root, path));  // what is read keeps the name that the user knows
     return tokenizer_file::read(path);
   };
   TokenizerConfig config;
@@ -256,10 +259,17 @@ QWENLITE_INLINE std::vector<int> Tokenizer::encode_chat(const std::vector<Messag
 }
 
 QWENLITE_INLINE std::vector<int> Tokenizer::encode_segments(std::span<const ChatSegment> segments) const {
+  constexpr std::string_view opening = "<|im_start|>";
   std::string text;
   std::vector<ByteRange> allowed;
   for (const ChatSegment& segment : segments) {
-    if (segment.control) allowed.push_back({text.size(), text.size() + segment.text.size()});
+    if (segment.control) {
+      if (segment.text.find(opening) != std::string::npos && !added_.find(opening, 0)) {
+        throw Error(ErrorCode::bad_file, {"tokenizer: added token \"", opening, "\""}, "nothing",
+                    "the token that begins a message of the chat template");
+      }
+      allowed.push_back({text.size(), text.size() + segment.text.size()});
+    }
     text += segment.text;
   }
   std::vector<int> ids;

@@ -15,7 +15,6 @@
 #include <system_error>
 #include <utility>
 
-#include <qwenlite/file_kind.hpp>
 #include <qwenlite/text/python_json.hpp>
 #include <qwenlite/text/tokenizer_file.hpp>
 #include <qwenlite/text/tokenizer_sax.hpp>
@@ -25,10 +24,6 @@ inline namespace QWENLITE_ABI {
 namespace tokenizer_file {
 
 QWENLITE_INLINE std::string read(const std::filesystem::path& path) {
-  const std::string other = other_than_file(path);
-  if (!other.empty()) {  // opening a pipe would wait for its writer
-    throw Error(ErrorCode::io, path.string(), other, "a regular file");
-  }
   std::error_code failure;
   const auto size = std::filesystem::file_size(path, failure);
   const auto close = [](std::FILE* file) { std::fclose(file); };

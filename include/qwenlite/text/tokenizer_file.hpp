@@ -20,7 +20,7 @@ inline namespace QWENLITE_ABI {
 
 namespace tokenizer_file {
 
-/// The whole content of a file. Throws `io`.
+/// The whole content of a regular file. Throws `io`.
 [[nodiscard]] std::string read(const std::filesystem::path& path);
 
 /// Parses tokenizer.json; `name` is used in messages.

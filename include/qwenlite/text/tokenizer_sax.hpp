@@ -157,6 +157,7 @@ class SaxReader final : public json_text::Handler {
       return push(Place::added_token, false);
     }
     if (outer != Place::other) fail(where(), "an object", expected_in(outer));
+    if (is_added_tokens()) fail(path_, "an object", "an array of objects");
     const bool is_vocabulary =
         document_ == Document::vocab_json ? levels_.empty() : levels_.size() == 2 && path_ == "model.vocab";
     if (!is_vocabulary) return push(Place::other, false);
@@ -181,7 +182,7 @@ class SaxReader final : public json_text::Handler {
       seen_merges_ = true;
       return push(Place::merges, true);
     }
-    return push(levels_.size() == 1 && path_ == "added_tokens" ? Place::added_tokens : Place::other, true);
+    return push(is_added_tokens() ? Place::added_tokens : Place::other, true);
   }
   bool end_array() override {
     if (levels_.back().place == Place::merge_pair && pair_parts_ != 2) {
@@ -241,6 +242,11 @@ class SaxReader final : public json_text::Handler {
     return "id, content and flags of an added token";
   }
 
+  /// Whether the value met is that of the field of added tokens.
+  [[nodiscard]] bool is_added_tokens() const {
+    return document_ == Document::tokenizer_json && levels_.size() == 1 && path_ == "added_tokens";
+  }
+
   /// Notes that a value begins; in an array outside the big parts its index joins the path.
   Place begin_value() {
     if (levels_.empty()) return Place::other;
@@ -261,6 +267,7 @@ class SaxReader final : public json_text::Handler {
     const Place outer = begin_value();
     if (outer == Place::other) {
       if (levels_.empty()) fail("top level", shown(value), "an object");
+      if (is_added_tokens()) fail(path_, shown(value), "an array of objects");
       if (settings_.size() >= 100000) fail(where(), "more than 100000 settings", "a tokenizer");
       settings_.push_back({path_, std::move(value)});
       return true;
