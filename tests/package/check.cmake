@@ -62,9 +62,9 @@ function(build_by_hand)
     message("SKIPPED: the target qwenlite_instances has not been built")
     return()
   endif()
+  string(REPLACE "build/release/" "'${BUILD}'/" command "${command}")  # first: BUILD and place may contain it
   string(REPLACE "program.cpp" "examples/hello.cpp" command "${command}")
   string(REPLACE "-o program" "-o '${place}/program'" command "${command}")
-  string(REPLACE "build/release/" "'${BUILD}'/" command "${command}")
   string(REGEX REPLACE "^g\\+\\+" "'${COMPILER}'" command "${command}")
   execute_process(COMMAND sh -ec "${command}
     '${place}/program' '${demo_model}'" WORKING_DIRECTORY "${SOURCE}" COMMAND_ERROR_IS_FATAL ANY)
