@@ -228,6 +228,50 @@ TEST_CASE("quantising that is stopped leaves nothing") {
              has_text("could not"));
 }
 
+TEST_CASE("what cannot be quantised is named") {
+  const ql::Checkpoint source(checkpoint_path("qwen3-tiny"));
+  const std::string layer = "model.layers.1.";
+  const std::string query = layer + "self_attn.q_proj.weight";
+  const std::string down = layer + "mlp.down_proj.weight";
+  const std::string norm = layer + "input_layernorm.weight";
+  // The message for a copy in which all bytes of one tensor are the same.
+  const auto message = [&](const std::string& tensor, char byte, const ql::QuantiseOptions& options) {
+    const TemporaryDirectory place;
+    const fs::path copy = place.path() / "source";
+    fs::copy(source.directory(), copy);
+    const auto at = static_cast<std::size_t>(source.tensors().find(tensor));
+    const ql::TensorView& view = source.tensors().entries()[at].view;
+    const fs::path file = copy / "model.safetensors";
+    std::string content = content_of(file);
+    const fixtures::Bytes was = fixtures::bytes_of(view);
+    const std::string before(reinterpret_cast<const char*>(was.data()), was.size());
+    content.replace(content.find(before), before.size(), std::string(before.size(), byte));
+    fs::remove(file);
+    std::ofstream(file, std::ios::binary) << content;
+    const std::string told = message_of(
+        [&] { (void)ql::quantise_checkpoint(ql::Checkpoint(copy), place.path() / "out", options); });
+    CHECK(entries_in(place.path()) == 1);
+    return told;
+  };
+  constexpr char huge = '\xf8';  // of bfloat16 -4e34, of float32 the like
+  constexpr char nan = '\xff';
+  for (const Format format : {Format::fp8, Format::int8, Format::int4}) {
+    CHECK_THAT(message(query, huge, {.weights = format}),
+               has_text("tensor '" + query + "': quantising to ") && has_text("found elements"));
+  }
+  for (const QuantisationMethod method : {QuantisationMethod::gptq, QuantisationMethod::awq}) {
+    const ql::QuantiseOptions options{.method = method, .texts = texts()};
+    for (const std::string& weight : {query, layer + "self_attn.k_proj.weight", down}) {
+      CHECK_THAT(message(weight, nan, options),
+                 has_text("tensor '" + weight + "': quantising to int4: found elements that are not finite"));
+    }
+    CHECK_THAT(message(norm, nan, options),
+               has_text("tensor '" + query + "': found inputs that are not finite"));
+  }
+  CHECK_THAT(message(norm, 0, {.method = QuantisationMethod::gptq, .texts = texts()}),
+             has_text("tensor '" + query + "': gptq: found inputs that are all zero"));
+}
+
 TEST_CASE("options that do not go together are refused") {
   const TemporaryDirectory place;
   const ql::Checkpoint source(checkpoint_path("qwen3-tiny"));

@@ -57,7 +57,11 @@ using SquareMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen
   const std::span<const double> sums = inputs.sums();
   double trace = 0;
   for (Index i = 0; i < n; ++i) trace += sums[static_cast<std::size_t>(i * n + i)];
-  require(trace > 0, "gptq: found no inputs to round for");
+  require(inputs.tokens() > 0, "gptq: found no inputs to round for");
+  if (!std::isfinite(trace)) throw Error(ErrorCode::numeric, "gptq: found inputs that are not finite");
+  if (trace == 0) {
+    throw Error(ErrorCode::numeric, "gptq", "inputs that are all zero", "some that are not, to round for");
+  }
   std::vector<double> h(static_cast<std::size_t>(n * n));
   for (Index a = 0; a < n; ++a) {
     const Index row = order[static_cast<std::size_t>(n - 1 - a)];

@@ -28,7 +28,8 @@ struct GptqOptions {
 };
 
 /// What GPTQ makes of the moments of inputs, once for all matrices that share them: the order of columns, and
-/// the factor U. Throws `bad_argument` when there were no inputs, `numeric` when the damping is too small.
+/// the factor U. Throws `bad_argument` when there were no inputs, `numeric` when they are not finite or all
+/// zero, or the damping is too small.
 class GptqInputs {
  public:
   GptqInputs(const InputMoments& inputs, Executor& executor, const GptqOptions& options = {});

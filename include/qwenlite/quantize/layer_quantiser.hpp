@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -56,7 +57,18 @@ struct ErrorSums {
     whole += other.whole;
     return *this;
   }
+  [[nodiscard]] bool finite() const noexcept { return std::isfinite(error) && std::isfinite(whole); }
 };
+
+/// Calls `work`, and has what it throws name the tensor that it was about.
+template <class Work>
+decltype(auto) about_tensor(const std::string& name, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& e) {
+    throw Error(e.code(), {"tensor ", in_quotes(name), ": ", e.what()});
+  }
+}
 
 /// How layers are quantised.
 struct LayerQuantisation {
@@ -75,7 +87,9 @@ class LayerQuantiser {
                  const LayerQuantisation& how)
       : network_(network), run_(network, texts), how_(how) {}
 
-  /// Quantises layer `index`; to be called for 0, 1, ... `done` is told each matrix as it was stored.
+  /// Quantises layer `index`; to be called for 0, 1, ... `done` is told each matrix as it was stored. Throws
+  /// `bad_tensor` for a matrix that cannot be rounded, `numeric` for one whose inputs are not finite or, with
+  /// GPTQ, all zero; both name it.
   void quantise(Index index, QuantisedSink& sink, const std::function<void(const WeightView&)>& done);
 
   /// Of all products so far, for the inputs seen.
@@ -98,6 +112,7 @@ class LayerQuantiser {
   [[nodiscard]] const InputMoments& inputs_of(std::string_view name, const std::vector<Products>& all) const;
   void scale(const std::string& prefix, const std::vector<Products>& all, QuantisedSink& sink);
   [[nodiscard]] std::vector<float> stored_elements(const std::string& name) const;
+  [[nodiscard]] const std::string& name_of_first(const Products& products) const;
   void round_all(const Products& products, LayerStore& store, QuantisedSink& sink,
                  const std::function<void(const WeightView&)>& done);
   [[nodiscard]] QuantisedMatrix round(const LayerMatrix& matrix, const InputMoments& inputs,
@@ -122,7 +137,13 @@ void LayerQuantiser<Shape>::quantise(Index index, QuantisedSink& sink,
   std::vector<Products> all = observed(layers_with(store).at(at));
   sources_ = store->noted();
   layer_ = {};
-  for (const SourceMatrix& source : sources_) layer_.matrices.emplace_back(source, run_.ops());
+  for (const SourceMatrix& source : sources_) {
+    const LayerMatrix& matrix = layer_.matrices.emplace_back(source, run_.ops());
+    // Here, as scales carry what is not finite from one matrix into others.
+    const auto finite = [](float x) { return std::isfinite(x); };
+    if (std::all_of(matrix.elements.begin(), matrix.elements.end(), finite)) continue;
+    about_tensor(matrix.name, [&] { refuse_to_quantise(how_.format); });
+  }
   if (how_.method == QuantisationMethod::awq) scale(prefix, all, sink);
   for (Products& products : all) {
     round_all(products, *store, sink, done);
@@ -192,24 +213,46 @@ std::vector<float> LayerQuantiser<Shape>::stored_elements(const std::string& nam
   return elements;
 }
 
+/// The name of the first matrix of products.
+template <ModelShape Shape>
+const std::string& LayerQuantiser<Shape>::name_of_first(const Products& products) const {
+  const auto& of = products.weights;
+  return std::find_if(sources_.begin(), sources_.end(),
+                      [&](const SourceMatrix& source) {
+                        return std::find(of.begin(), of.end(), source.view.data) != of.end();
+                      })
+      ->name;
+}
+
 /// Rounds the matrices that share an input, and has the layer compute with what became of them.
 template <ModelShape Shape>
 void LayerQuantiser<Shape>::round_all(const Products& products, LayerStore& store, QuantisedSink& sink,
                                       const std::function<void(const WeightView&)>& done) {
   const Ops& ops = run_.ops();
+  const std::string& first = name_of_first(products);
+  const auto require_finite = [&](bool finite, const std::string& name, const char* what) {
+    if (finite) return;
+    throw Error(ErrorCode::numeric, {"tensor ", in_quotes(name)}, {what, " that are not finite"},
+                "finite ones for the calibration texts");
+  };
+  const auto sums = products.inputs.sums();
+  require_finite(std::all_of(sums.begin(), sums.end(), [](double x) { return std::isfinite(x); }), first,
+                 "inputs");
   OutputError outputs(products.inputs, ops);
   std::optional<GptqInputs> factor;
   if (how_.method == QuantisationMethod::gptq) {
     const GptqOptions options{.damping = how_.damping, .act_order = how_.act_order, .search = how_.search};
-    factor.emplace(products.inputs, ops.executor(), options);
+    about_tensor(first, [&] { factor.emplace(products.inputs, ops.executor(), options); });
   }
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     const auto& of = products.weights;
     if (std::find(of.begin(), of.end(), sources_[i].view.data) == of.end()) continue;
     const LayerMatrix& matrix = layer_.matrices[i];
-    const QuantisedMatrix rounded = round(matrix, products.inputs, factor ? &*factor : nullptr);
+    const QuantisedMatrix rounded = about_tensor(
+        matrix.name, [&] { return round(matrix, products.inputs, factor ? &*factor : nullptr); });
     sink.matrix(matrix.name, rounded.view());
     store.replace(matrix.name, effective(matrix, rounded.view(), outputs));
+    require_finite(error_.finite(), matrix.name, "results");
     done(sources_[i].view);
   }
 }

@@ -158,16 +158,18 @@ class Run {
   void round(const SourceMatrix& m) {
     const WeightFormat& format = form_.of(m.use);
     const Ops& ops = network_.ops;
-    try {
+    about_tensor(m.name, [&] {
       const QuantisedMatrix rounded =
           round_to_nearest(m.view, format, ops.table(), ops.executor(), options_.search);
       if (options_.method == QuantisationMethod::rtn && m.use == MatrixUse::layer) {
         error_ += rounding_error(m.view, rounded.view(), ops);
+        if (!error_.finite()) {  // fp8 has scales for them, but nothing finite can be computed with them
+          throw Error(ErrorCode::bad_tensor, {"quantising to ", name_of(format.format)},
+                      "elements too large for their squares to be summed", "weights of ordinary size");
+        }
       }
       directory_.matrix(m.name, rounded.view());
-    } catch (const Error& e) {
-      throw Error(e.code(), {"tensor ", in_quotes(m.name), ": ", e.what()});
-    }
+    });
     const TensorFiles& files = network_.files.tensors();
     const Index file = files.entries()[static_cast<std::size_t>(files.find(m.name))].file;
     files.file(file).drop_pages({m.view.data, static_cast<std::size_t>(m.view.rows * m.view.row_bytes())});

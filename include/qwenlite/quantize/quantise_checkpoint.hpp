@@ -57,7 +57,8 @@ struct QuantiseReport {
                                                               Index longest, Index tokens);
 
 /// Writes the directory `path`. Throws as Model's constructor and QuantisedDirectory do; `unsupported` for a
-/// source that is quantised already, `bad_argument` for options that do not go together.
+/// source that is quantised already, `bad_argument` for options that do not go together, `bad_tensor` for a
+/// matrix that cannot be rounded or whose squares float32 cannot sum, and as LayerQuantiser::quantise() does.
 QuantiseReport quantise_checkpoint(const Checkpoint& source, const std::filesystem::path& path,
                                    const QuantiseOptions& options);
 
