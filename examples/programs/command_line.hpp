@@ -26,6 +26,10 @@ namespace programs {
 inline constexpr int exit_failure = 1;
 inline constexpr int exit_usage = 2;
 
+/// The group of options that are taken, but not in the help. CLI11 has the empty name for it, with which its
+/// messages lack the names of the options as well: they get that when the help is printed.
+inline constexpr const char* unlisted = "Unlisted";
+
 /// Accepts a number in [least, most], and says so when it is given something else.
 template <class Number>
 CLI::Validator number_in(Number least, Number most) {
@@ -67,6 +71,16 @@ inline const CLI::App& innermost(const CLI::App& app) {
   return chosen.empty() ? app : *chosen.front();
 }
 
+/// The help for what was chosen.
+inline std::string help_of(CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  CLI::App& shown = chosen.empty() ? app : *chosen.front();
+  for (CLI::Option* option : shown.get_options([](CLI::Option* o) { return o->get_group() == unlisted; })) {
+    option->group("");
+  }
+  return app.help();
+}
+
 /// "inspect tokenize": the words before the options.
 inline std::string call_of(const CLI::App& program) {
   const CLI::App& app = innermost(program);
@@ -101,7 +115,7 @@ int run_program(CLI::App& app, int argc, const char* const* argv, const Usage& u
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    asked_for = app.help();
+    asked_for = help_of(app);
   } catch (const CLI::CallForVersion& e) {
     asked_for = std::string(e.what()) + "\n";
   } catch (const CLI::ParseError& e) {

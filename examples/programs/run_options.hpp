@@ -38,7 +38,7 @@ struct RunOptions {
 /// `shown`: they are in the help. Commands that compute nothing take them too, so that one list of options
 /// suits all commands.
 inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = true) {
-  const std::string group = shown ? "Options" : "";
+  const std::string group = shown ? "Options" : unlisted;
   app.add_option("--threads", options.threads,
                  "threads to compute with; 0 (default): one for each core of the process")
       ->group(group)

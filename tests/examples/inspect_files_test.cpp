@@ -142,6 +142,16 @@ TEST_CASE("inspect says in one line what is wrong with its arguments") {
   for (const char* bad : {"-1", "2.5", "x", "99999", ""}) {
     check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--threads", bad}, "from 0 to 4096");
   }
+  // Also where they are not in the help.
+  for (const char* command : {"config", "tensors", "tokenize", "detokenize", "template", "explain"}) {
+    for (const std::string option :
+         {"--threads", "--kv", "--weights", "--embedding-weights", "--precision", "--chunk"}) {
+      check_usage_error("inspect", {command, tiny(), option, "9x"},
+                        "inspect " + std::string(command) + ": " + option + ": found '9x', expected ");
+      check_usage_error("inspect", {command, tiny(), option},
+                        "inspect " + std::string(command) + ": " + option + ": 1 required ");
+    }
+  }
   check_usage_error("inspect", {"generate", tiny(), "--ids", "1", "--n", "0"}, "from 1 to");
   check_usage_error("inspect", {"logits", tiny(), "--ids"}, "--ids");
   for (const Words& help : {Words{"--help"}, Words{"logits", "--help"}}) {
