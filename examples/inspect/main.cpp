@@ -63,7 +63,8 @@ void add_network_commands(CLI::App& app, Options& options) {
   CLI::App& trace = add_command(app, options, "trace", "intermediate results of every layer", true);
   add_ids(trace, options);
   trace.add_flag("--all", options.all, "of all positions (default: the last)");
-  trace.add_option("--out", options.out, "write them to this safetensors file");
+  trace.add_option("--out", options.out, "write them to this safetensors file")
+      ->check(programs::a_name_of("a file to write"));
 }
 
 void run(const CLI::App& command, Options& options) {

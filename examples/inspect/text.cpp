@@ -49,7 +49,7 @@ void print_ids(const std::vector<int>& ids, const Options& options) {
 }  // namespace
 
 std::vector<int> parse_ids(const std::string& text, const char* option) {
-  if (!text.empty() && text.front() == '@') return ids_of_file(text.substr(1));
+  if (text.size() > 1 && text.front() == '@') return ids_of_file(text.substr(1));
   std::vector<int> ids;
   const char* at = text.data();
   const char* const end = at + text.size();

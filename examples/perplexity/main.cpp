@@ -51,7 +51,8 @@ constexpr const char* reference_options[] = {"--reference", "--reference-weights
 
 void add_reference_options(CLI::App& app, Side& reference) {
   app.add_option("--reference", reference.directory,
-                 "compare with this checkpoint (default: the same, when another --reference-... is given)");
+                 "compare with this checkpoint (default: the same, when another --reference-... is given)")
+      ->check(programs::a_name_of("a checkpoint directory or a demo model"));
   app.add_option("--reference-weights", reference.run.weights, "its --weights (default: as stored)")
       ->check(programs::a_weight_format());
   app.add_option("--reference-embedding-weights", reference.run.embedding_weights,
@@ -66,7 +67,10 @@ void add_reference_options(CLI::App& app, Side& reference) {
 
 void add_options(CLI::App& app, Options& o) {
   app.add_option("DIRECTORY", o.model.directory, programs::checkpoint_help)->required();
-  app.add_option("--text", o.text, "the text to predict")->required()->option_text("FILE");
+  app.add_option("--text", o.text, "the text to predict")
+      ->required()
+      ->option_text("FILE")
+      ->check(programs::a_name_of("a file"));
   app.add_flag("--conversations", o.conversations,
                "the text is conversations in the chat layout: each is read on its own, and only answers are "
                "scored");

@@ -58,6 +58,14 @@ inline CLI::Validator one_of(const std::vector<std::string>& words) {
   return CLI::Validator(check, "");
 }
 
+/// Accepts any name but an empty one, which a script's unset variable makes.
+inline CLI::Validator a_name_of(const std::string& what) {
+  const auto check = [what](const std::string& text) {
+    return text.empty() ? "found an empty name, expected " + what : std::string();
+  };
+  return CLI::Validator(check, "");
+}
+
 /// Text on one line, whatever is in it.
 inline std::string one_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();

@@ -61,7 +61,8 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--calibration", o.calibration,
                  "text for gptq and awq; <|endoftext|> parts what is read on its own (default: conversations "
                  "of the demo models)")
-      ->option_text("FILE");
+      ->option_text("FILE")
+      ->check(programs::a_name_of("a file"));
   app.add_option("--tokens", o.tokens, "read about this many tokens of it (default: 16384); for gptq and awq")
       ->check(programs::number_in<Index>(1, Index{1} << 30));
   app.add_option("--threads", o.threads,

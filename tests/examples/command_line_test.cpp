@@ -85,6 +85,19 @@ TEST_CASE("an empty name of a checkpoint directory is called so") {
   check_failure("perplexity", {"", "--text", "x"}, {"DIRECTORY: " + told});
 }
 
+TEST_CASE("an empty name given to an option is not taken as none") {
+  const std::string told = ": found an empty name, expected a ";
+  check_usage_error("inspect", {"trace", tiny(), "--ids", "1", "--out", ""},
+                    "--out" + told + "file to write");
+  check_usage_error("perplexity", {tiny(), "--text", ""}, "--text" + told + "file");
+  check_usage_error("perplexity", {tiny(), "--text", "x", "--reference", ""},
+                    "--reference" + told + "checkpoint directory or a demo model");
+  for (const char* method : {"rtn", "gptq"}) {
+    check_usage_error("quantize", {tiny(), "out", "--method", method, "--calibration", ""},
+                      "--calibration" + told + "file");
+  }
+}
+
 TEST_CASE("output that cannot be written is a failure") {
   if (!fs::exists("/dev/full")) return;
   for (const char* rest : {"-h >/dev/full", "--version >/dev/full", "--version >&-"}) {

@@ -175,10 +175,10 @@ TEST_CASE("inspect trace gives the reference's intermediate results") {
 TEST_CASE("inspect says what is wrong with ids") {
   check_usage_error("inspect", {"logits", tiny()}, "--ids");
   check_usage_error("inspect", {"logits", tiny(), "--ids", ""}, "--ids");
-  for (const char* bad : {"1,x", "1,,2", "1,", ",", "-1", "1 2", "99999999999"}) {
+  for (const char* bad : {"1,x", "1,,2", "1,", ",", "-1", "1 2", "99999999999", "@"}) {
     INFO(bad);
     check_usage_error("inspect", {"logits", tiny(), "--ids", bad},
-                      "expected numbers like 1,2,3 or @FILE.json");
+                      "--ids: found '" + std::string(bad) + "', expected numbers like 1,2,3 or @FILE.json");
   }
   check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--positions", "1"}, "positions below 1");
   check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--at", "512"}, "ids below 512");
