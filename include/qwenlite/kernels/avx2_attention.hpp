@@ -146,7 +146,7 @@ inline void weigh_values(const Weighing& w, Index first, Index last, Index d0, I
     if (w.next != nullptr) {
 #pragma GCC unroll 8
       for (int line = 0; line < D * 8 * Pair::bytes; line += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(w.next + at + line), _MM_HINT_T1);
+        prefetch(w.next + at + line);
       }
     }
 #pragma GCC unroll 8

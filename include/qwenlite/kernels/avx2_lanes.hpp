@@ -23,6 +23,12 @@ namespace kernels::avx2 {
   return a < b ? a : b;
 }
 
+/// Asks for a cache line that will be needed soon; any address is allowed. To the second-level cache: more
+/// lines can be on their way to it than to the first.
+inline void prefetch(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+}
+
 // ------------------------------------------------------------------------------- stored elements
 
 /// v, which is computed at this place of the program: no load that follows goes before it. Left to itself

@@ -116,8 +116,7 @@ inline void store_outputs(__m128 sums, Index n, float* out, bool accumulate) {
 
 /// One tile. Where the strip has fewer rows left than the tile, its last row is computed again and dropped.
 /// Rows further on are prefetched if asked: a strip is read as several parallel streams. It then carries no
-/// sums; where it does, columns are prefetched. To the second-level cache: more lines can be on their way to
-/// it than to the first.
+/// sums; where it does, columns are prefetched.
 template <class Load, int Rows, int Columns, bool Prefetch>
 inline void tile(const Strip& s, Index row, Index column) {
   const Index left = smaller(s.rows - row, Rows);
@@ -137,13 +136,13 @@ inline void tile(const Strip& s, Index row, Index column) {
   Index i = 0;
   for (; i + 32 <= s.in; i += 32) {
     if (next != nullptr) {
-      _mm_prefetch(reinterpret_cast<const char*>(next + i), _MM_HINT_T1);
-      _mm_prefetch(reinterpret_cast<const char*>(next + i + 16), _MM_HINT_T1);
+      prefetch(next + i);
+      prefetch(next + i + 16);
     }
     if constexpr (Prefetch) {
 #pragma GCC unroll 8
       for (int r = 0; r < Rows; ++r) {
-        _mm_prefetch(reinterpret_cast<const char*>(w[r] + ahead + i * Load::bytes), _MM_HINT_T1);
+        prefetch(w[r] + ahead + i * Load::bytes);
       }
     }
 #pragma GCC unroll 4

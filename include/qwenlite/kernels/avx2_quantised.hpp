@@ -104,7 +104,7 @@ inline void quantised_rows(const WeightView& w, Index row, const float* x, __m25
       if (i % per_line == 0) {  // the rows that follow, in as many streams as there are rows here
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) {
-          _mm_prefetch(reinterpret_cast<const char*>(p + (r + R) * stride + i / per_line * 64), _MM_HINT_T1);
+          prefetch(p + (r + R) * stride + i / per_line * 64);
         }
       }
       const __m256 v = _mm256_loadu_ps(x + 8 * i);

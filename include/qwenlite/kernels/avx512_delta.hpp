@@ -39,7 +39,7 @@ inline void conv1d(const Conv1dArgs& a) {
     float* const out = a.x + t * a.stride;
     const float* const ahead = a.x + (t < 12 ? 0 : t - 12) * a.stride;  // rows lie pages apart
     for_lanes(a.channels, [&](Index c, __mmask16 m) {
-      _mm_prefetch(reinterpret_cast<const char*>(ahead + c), _MM_HINT_T0);
+      prefetch_near(ahead + c);
       __m512 sum = _mm512_setzero_ps();
 #pragma GCC unroll 4
       for (Index j = 0; j < a.kernel; ++j) {

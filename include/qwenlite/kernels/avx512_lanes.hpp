@@ -24,6 +24,17 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace kernels::avx512 {
 
+/// Asks for a cache line that will be needed soon; any address is allowed. To the second-level cache: more
+/// lines can be on their way to it than to the first, and there they would hold up this step's own loads.
+inline void prefetch(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+}
+
+/// The same to the first-level cache, for a stream that the CPU follows by itself.
+inline void prefetch_near(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+}
+
 /// v, which is computed at this place of the program: no load that follows goes before it. Left to itself
 /// clang moves the loads of several steps ahead, and then has no registers left for a tile's sums.
 [[nodiscard]] [[gnu::always_inline]] inline __m512 in_order(__m512 v) {

@@ -28,16 +28,6 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace kernels::avx512 {
 
-/// Asks for a cache line that will be needed soon; any address is allowed. To the second-level cache: more
-/// lines can be on their way to it than to the first, and there they would hold up this step's own loads.
-inline void prefetch(const void* p) {
-  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
-}
-/// The same to the first-level cache, for a stream that the CPU follows by itself.
-inline void prefetch_near(const void* p) {
-  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
-}
-
 // ---------------------------------------------------------------------------------- steps of 32
 
 /// Thirty-two stored weights as two vectors, in the order in which chains take them; with n < 32 those beyond

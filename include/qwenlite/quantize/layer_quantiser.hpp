@@ -102,6 +102,10 @@ class LayerQuantiser {
   struct Products {
     std::vector<const std::byte*> weights;
     InputMoments inputs;
+
+    [[nodiscard]] bool are_of(const SourceMatrix& source) const {
+      return std::find(weights.begin(), weights.end(), source.view.data) != weights.end();
+    }
   };
 
   [[nodiscard]] Layers layers_with(const std::shared_ptr<LayerStore>& store) const {
@@ -177,7 +181,7 @@ const InputMoments& LayerQuantiser<Shape>::inputs_of(std::string_view name,
   for (const SourceMatrix& source : sources_) {
     if (source.name != name) continue;
     for (const Products& p : all) {
-      if (std::find(p.weights.begin(), p.weights.end(), source.view.data) != p.weights.end()) return p.inputs;
+      if (p.are_of(source)) return p.inputs;
     }
   }
   throw Error(ErrorCode::bad_tensor, {"tensor ", in_quotes(name), ": no product of the layer takes it"});
@@ -216,12 +220,8 @@ std::vector<float> LayerQuantiser<Shape>::stored_elements(const std::string& nam
 /// The name of the first matrix of products.
 template <ModelShape Shape>
 const std::string& LayerQuantiser<Shape>::name_of_first(const Products& products) const {
-  const auto& of = products.weights;
-  return std::find_if(sources_.begin(), sources_.end(),
-                      [&](const SourceMatrix& source) {
-                        return std::find(of.begin(), of.end(), source.view.data) != of.end();
-                      })
-      ->name;
+  const auto its = [&](const SourceMatrix& source) { return products.are_of(source); };
+  return std::find_if(sources_.begin(), sources_.end(), its)->name;
 }
 
 /// Rounds the matrices that share an input, and has the layer compute with what became of them.
@@ -245,8 +245,7 @@ void LayerQuantiser<Shape>::round_all(const Products& products, LayerStore& stor
     about_tensor(first, [&] { factor.emplace(products.inputs, ops.executor(), options); });
   }
   for (std::size_t i = 0; i < sources_.size(); ++i) {
-    const auto& of = products.weights;
-    if (std::find(of.begin(), of.end(), sources_[i].view.data) == of.end()) continue;
+    if (!products.are_of(sources_[i])) continue;
     const LayerMatrix& matrix = layer_.matrices[i];
     const QuantisedMatrix rounded = about_tensor(
         matrix.name, [&] { return round(matrix, products.inputs, factor ? &*factor : nullptr); });
