@@ -5,18 +5,11 @@
 
 #include "qwenlite_c.h"
 #include "run_program.hpp"
+#include "sanitized.hpp"
 
 using namespace example_tests;
 
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool sanitized = true;
-#elif defined(__has_feature)
-constexpr bool sanitized = __has_feature(address_sanitizer);
-#else
-constexpr bool sanitized = false;
-#endif
 
 struct Close {
   void operator()(qwenlite_model* model) const { qwenlite_close(model); }
@@ -202,7 +195,7 @@ TEST_CASE("the C library exports its interface and nothing else") {
 }
 
 TEST_CASE("qwenlite.py streams an answer") {
-  if (sanitized || run("/usr/bin/env", {"python3", "--version"}).status != 0) {
+  if (is_sanitized || run("/usr/bin/env", {"python3", "--version"}).status != 0) {
     WARN("SKIPPED: qwenlite.py needs python3, and a library without sanitizers");
     return;
   }

@@ -5,14 +5,9 @@
 #pragma once
 
 #include "models/tiny_models.hpp"
+#include "sanitized.hpp"
 
 namespace models_test {
-
-#ifdef QWENLITE_SANITIZED
-inline constexpr bool is_sanitized = true;
-#else
-inline constexpr bool is_sanitized = false;
-#endif
 
 struct Way {
   const qwenlite::kernels::KernelTable* table;
