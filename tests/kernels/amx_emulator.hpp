@@ -21,7 +21,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <qwenlite/kernels/amx.hpp>
+#include <qwenlite/kernels/amx_tiles.hpp>
 #include <qwenlite/kernels/process.hpp>
 
 namespace amx_emulator {
@@ -292,7 +292,7 @@ inline bool hardware_amx() {
   return here;
 }
 
-/// Makes amx::table callable in this process, in hardware or emulated; false where the CPU also lacks the
+/// Makes the AMX table callable in this process, in hardware or emulated; false where the CPU also lacks the
 /// AVX-512 that the AMX kernels need beside the tiles.
 inline bool ensure_amx() {
   if (hardware_amx()) return true;

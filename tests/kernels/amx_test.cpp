@@ -160,7 +160,7 @@ TEST_CASE("amx: the emulator really runs where the hardware is missing") {
 }
 
 TEST_CASE("amx: the table takes tiles for bf16 weights and float32 rows for the rest") {
-  const KernelTable& t = amx::table;
+  const KernelTable& t = compiled_table("amx");
   CHECK(t.default_precision == Precision::bf16);
   CHECK(t.layout(Format::bf16, Precision::bf16) == PackLayout::tiles_bf16);
   CHECK(t.layout(Format::bf16, Precision::exact) == PackLayout::tiles_bf16x3);
@@ -173,6 +173,7 @@ TEST_CASE("amx: the table takes tiles for bf16 weights and float32 rows for the 
 
 TEST_CASE("amx: packed tiles hold every value at its place, padding is zero") {
   if (!amx_runs()) return;
+  const KernelTable& table = compiled_table("amx");
   const Index in = 45;
   const Index columns = 19;
   const std::vector<float> x = random_floats(columns * in, 3);
@@ -184,22 +185,22 @@ TEST_CASE("amx: packed tiles hold every value at its place, padding is zero") {
       const GuardedMemory packed(qwenlite::kernels::packed_bytes(layout, columns, in));
       std::memset(packed.data(), 0x5A, static_cast<std::size_t>(2 * 2 * parts * 1024));
       for (Index first = 0; first < columns; first += 16) {
-        amx::table.pack({.x = x.data(),
-                         .x_stride = in,
-                         .in = in,
-                         .first = first,
-                         .last = std::min(columns, first + 16),
-                         .norm_weight = normed ? norm : VectorView{},
-                         .epsilon = 1e-6F,
-                         .layout = layout,
-                         .out = packed.data()});
+        table.pack({.x = x.data(),
+                    .x_stride = in,
+                    .in = in,
+                    .first = first,
+                    .last = std::min(columns, first + 16),
+                    .norm_weight = normed ? norm : VectorView{},
+                    .epsilon = 1e-6F,
+                    .layout = layout,
+                    .out = packed.data()});
       }
       double worst = 0;
       for (Index c = 0; c < 32; ++c) {
         std::vector<float> row(64, 0.0F);
         if (c < columns) {
           std::copy_n(x.data() + c * in, in, row.data());
-          if (normed) amx::table.rms_norm(x.data() + c * in, norm, 1e-6F, row.data());
+          if (normed) table.rms_norm(x.data() + c * in, norm, 1e-6F, row.data());
         }
         for (Index i = 0; i < 64; ++i) {
           double sum = 0;

@@ -10,20 +10,21 @@
 
 #if defined(__x86_64__)
 
-#include <qwenlite/kernels/avx512_bf16.hpp>
-
 using namespace kernel_tests;
 using qwenlite::round_up;
 using qwenlite::VectorView;
 using qwenlite::kernels::MatmulArgs;
 using qwenlite::kernels::packed_bytes;
 using qwenlite::kernels::PackLayout;
-namespace avx512_bf16 = qwenlite::kernels::avx512_bf16;
 namespace scalar = qwenlite::kernels::scalar;
 
 namespace {
 
 constexpr PackLayout layout = PackLayout::rows_bf16;
+
+const KernelTable& avx512_bf16() {
+  return compiled_table("avx512_bf16");
+}
 
 /// False, with a loud line, where the instructions are missing.
 bool runs() {
@@ -34,15 +35,15 @@ bool runs() {
 
 void pack(const std::vector<float>& x, Index columns, Index in, const VectorView& norm, std::byte* out) {
   for (Index first = 0; first < columns; first += 16) {
-    avx512_bf16::table.pack({.x = x.data(),
-                             .x_stride = in,
-                             .in = in,
-                             .first = first,
-                             .last = std::min(columns, first + 16),
-                             .norm_weight = norm,
-                             .epsilon = 1e-6F,
-                             .layout = layout,
-                             .out = out});
+    avx512_bf16().pack({.x = x.data(),
+                        .x_stride = in,
+                        .in = in,
+                        .first = first,
+                        .last = std::min(columns, first + 16),
+                        .norm_weight = norm,
+                        .epsilon = 1e-6F,
+                        .layout = layout,
+                        .out = out});
   }
 }
 
@@ -63,7 +64,7 @@ struct Problem {
         x(random_floats(c * i, static_cast<unsigned>(c * 31 + i))),
         weights(r * i * 2, 1),
         packed(packed_bytes(layout, c, i)),
-        scratch(round_up(avx512_bf16::table.matmul_scratch_bytes(r, i, c), 64)) {
+        scratch(round_up(avx512_bf16().matmul_scratch_bytes(r, i, c), 64)) {
     for (float& value : x) value = round_to_bf16(value);
     const std::vector<float> values = random_floats(r * i, static_cast<unsigned>(r * 7 + i));
     for (Index k = 0; k < r * i; ++k)
@@ -73,18 +74,18 @@ struct Problem {
 
   /// out [count][rows] (+)= columns [first, first + count) of the product.
   void multiply(Index first, Index count, float* out, bool accumulate = false) const {
-    avx512_bf16::table.matmul({.weights = weights.data(),
-                               .format = Format::bf16,
-                               .row_bytes = in * 2,
-                               .rows = rows,
-                               .in = in,
-                               .packed = packed.data() + first * packed_bytes(layout, 1, in),
-                               .layout = layout,
-                               .columns = count,
-                               .out = out,
-                               .out_stride = rows,
-                               .accumulate = accumulate,
-                               .scratch = scratch.data()});
+    avx512_bf16().matmul({.weights = weights.data(),
+                          .format = Format::bf16,
+                          .row_bytes = in * 2,
+                          .rows = rows,
+                          .in = in,
+                          .packed = packed.data() + first * packed_bytes(layout, 1, in),
+                          .layout = layout,
+                          .columns = count,
+                          .out = out,
+                          .out_stride = rows,
+                          .accumulate = accumulate,
+                          .scratch = scratch.data()});
   }
 
   /// The scalar kernel's result, and the same of absolute values.
@@ -176,7 +177,7 @@ TEST_CASE("avx512_bf16: packed rows are rounded to nearest and even, normalised,
         bool same = true;
         for (Index c = 0; c < columns; ++c) {
           std::copy_n(x.data() + c * in, in, row.data());
-          if (normed) avx512_bf16::table.rms_norm(x.data() + c * in, norm, 1e-6F, row.data());
+          if (normed) avx512_bf16().rms_norm(x.data() + c * in, norm, 1e-6F, row.data());
           for (Index i = 0; i < stride; ++i) {
             same &= qwenlite::decode(Format::bf16, packed.data(), c * stride + i) ==
                     round_to_bf16(row[static_cast<std::size_t>(i)]);
@@ -241,26 +242,26 @@ TEST_CASE("avx512_bf16: a vanished output of attention is the same zero beside r
   const std::vector<float> q(static_cast<std::size_t>(2 * head_dim), 1.0F);
   const Index q_offset[] = {0, head_dim};
   const Index last[] = {1, qwenlite::block_positions - 1};
-  const GuardedMemory scratch(round_up(avx512_bf16::table.attend_scratch_bytes(head_dim), 64));
+  const GuardedMemory scratch(round_up(avx512_bf16().attend_scratch_bytes(head_dim), 64));
   std::vector<float> out[2];
   for (const Index rows : {1, 2}) {
     std::vector<float>& found = out[rows - 1];
     found.resize(static_cast<std::size_t>(rows * head_dim));
     float max[2];
     float sum[2];
-    avx512_bf16::table.attend_span({.q = q.data(),
-                                    .q_offset = q_offset,
-                                    .last = last,
-                                    .rows = rows,
-                                    .head_dim = head_dim,
-                                    .scale = 0.1F,
-                                    .precision = Precision::bf16,
-                                    .blocks = &block,
-                                    .block_count = 1,
-                                    .max = max,
-                                    .sum = sum,
-                                    .out = found.data(),
-                                    .scratch = scratch.data()});
+    avx512_bf16().attend_span({.q = q.data(),
+                               .q_offset = q_offset,
+                               .last = last,
+                               .rows = rows,
+                               .head_dim = head_dim,
+                               .scale = 0.1F,
+                               .precision = Precision::bf16,
+                               .blocks = &block,
+                               .block_count = 1,
+                               .max = max,
+                               .sum = sum,
+                               .out = found.data(),
+                               .scratch = scratch.data()});
   }
   CHECK(same_bits(out[0].data(), out[1].data(), head_dim));
   CHECK(out[0][0] == 0.0F);
@@ -268,8 +269,8 @@ TEST_CASE("avx512_bf16: a vanished output of attention is the same zero beside r
 }
 
 TEST_CASE("avx512_bf16: the table rounds inputs of bf16 and quantised weights at bf16 precision alone") {
-  const KernelTable& t = avx512_bf16::table;
-  const KernelTable& weaker = qwenlite::kernels::avx512_vnni::table;
+  const KernelTable& t = avx512_bf16();
+  const KernelTable& weaker = compiled_table("avx512_vnni");
   CHECK(t.default_precision == Precision::bf16);
   for (const Format format : {Format::bf16, Format::int8, Format::fp8}) {
     CHECK(t.layout(format, Precision::bf16) == layout);

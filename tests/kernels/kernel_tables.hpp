@@ -31,6 +31,15 @@ inline const char* emulated_isa() {
   return std::getenv("QWENLITE_EMULATED_ISA");
 }
 
+/// A table of this program by its name, whether or not the CPU can run it. Tests that named the kernels' own
+/// headers instead would compile the kernels once more each.
+inline const KernelTable& compiled_table(std::string_view name) {
+  for (const KernelTable* t : qwenlite::kernels::compiled()) {
+    if (t->name == name) return *t;
+  }
+  throw std::runtime_error("no kernels of that name");
+}
+
 /// Every table that can run here, weakest first; of those with AVX-512's vectors the strongest, as the others
 /// do what it does at `exact` precision, but for products of int8 activations. Says loudly when AMX cannot.
 inline std::vector<const KernelTable*> runnable_tables() {
@@ -46,7 +55,7 @@ inline std::vector<const KernelTable*> runnable_tables() {
   if (!ensure_amx()) {
     WARN("SKIPPED: AMX kernels (neither AMX nor the AVX-512 that emulation needs)");
   } else if (std::strcmp(tables.back()->name, "amx") != 0) {
-    tables.push_back(&qwenlite::kernels::amx::table);
+    tables.push_back(&compiled_table("amx"));
   }
 #endif
   return tables;

@@ -68,22 +68,34 @@ QWENLITE_INLINE bool reads_one_stream() noexcept {
   return found;
 }
 
+QWENLITE_INLINE std::span<const KernelTable* const> compiled() noexcept {
+#if defined(__x86_64__)
+  static constexpr const KernelTable* tables[] = {&scalar::table,      &avx2::table,        &avx512::table,
+                                                  &avx512_vnni::table, &avx512_bf16::table, &amx::table};
+#elif defined(__aarch64__)
+  static constexpr const KernelTable* tables[] = {&scalar::table, &neon::table, &neon_bf16::table};
+#else
+  static constexpr const KernelTable* tables[] = {&scalar::table};
+#endif
+  return tables;
+}
+
 QWENLITE_INLINE std::span<const KernelTable* const> supported() {
   struct List {
-    std::array<const KernelTable*, 6> tables{&scalar::table};
-    std::size_t count = 1;
+    std::array<const KernelTable*, 6> tables{};
+    std::size_t count = 0;
     List() {
+      [[maybe_unused]] const CpuFeatures cpu = probe_cpu();
 #if defined(__x86_64__)
-      const CpuFeatures cpu = probe_cpu();
-      if (cpu.avx2) tables[count++] = &avx2::table;
-      if (cpu.avx512) tables[count++] = &avx512::table;
-      if (cpu.avx512_vnni) tables[count++] = &avx512_vnni::table;
-      if (cpu.avx512_bf16) tables[count++] = &avx512_bf16::table;
-      if (cpu.amx) tables[count++] = &amx::table;
+      const bool runs[] = {true, cpu.avx2, cpu.avx512, cpu.avx512_vnni, cpu.avx512_bf16, cpu.amx};
 #elif defined(__aarch64__)
-      tables[count++] = &neon::table;
-      if (probe_cpu().neon_bf16) tables[count++] = &neon_bf16::table;
+      const bool runs[] = {true, true, cpu.neon_bf16};
+#else
+      const bool runs[] = {true};
 #endif
+      for (std::size_t i = 0; i < std::size(runs); ++i) {
+        if (runs[i]) tables[count++] = compiled()[i];
+      }
     }
   };
   static const List list;

@@ -33,6 +33,9 @@ struct CpuFeatures {
 /// probe_cpu().one_stream, found once.
 [[nodiscard]] bool reads_one_stream() noexcept;
 
+/// All tables in this program, weakest first, whether or not this CPU can run them.
+[[nodiscard]] std::span<const KernelTable* const> compiled() noexcept;
+
 /// The tables that this CPU can run, weakest first. Whether the system grants AMX is found when it is chosen.
 [[nodiscard]] std::span<const KernelTable* const> supported();
 
