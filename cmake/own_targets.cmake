@@ -23,12 +23,15 @@ if(PROJECT_IS_TOP_LEVEL)
 endif()
 
 # Adds a program made of the given sources that uses the library under our own warnings. With HEADER_ONLY
-# first it compiles the library itself, as a program does that links nothing.
+# first it compiles the library itself, as a program does that links nothing; but not for sanitizers, which
+# take minutes for all kernels and would see the same code again.
 function(qwenlite_add_program name)
   set(library qwenlite::instances)
   if(ARGV1 STREQUAL "HEADER_ONLY")
     list(POP_FRONT ARGN)
-    set(library qwenlite::qwenlite)
+    if(NOT QWENLITE_SANITIZE)
+      set(library qwenlite::qwenlite)
+    endif()
   endif()
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE ${library} qwenlite_own_flags)
