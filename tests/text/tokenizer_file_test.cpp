@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Files that are no byte-level BPE tokenizer, or broken ones: each gives one error that names the field.
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -129,7 +131,15 @@ TEST_CASE("contradictions and wrong types name the place") {
       {R"("added_tokens": [)", R"("added_tokens": 7, "more": [)", "added_tokens", ErrorCode::bad_file},
       {R"("added_tokens": [)", R"("added_tokens": {}, "more": [)", "added_tokens", ErrorCode::bad_file},
       {R"("vocab": {)", R"("words": {)", "model.vocab", ErrorCode::bad_file},
-      {R"("merges": [)", R"("pairs": [)", "model.merges", ErrorCode::bad_file},
+      {R"("merges": [)", R"("pairs": [)", "model.merges: found nothing", ErrorCode::bad_file},
+      {R"("merges": [)", R"("merges": 5, "more": [)", "model.merges: found 5, expected an array of merges",
+       ErrorCode::bad_file},
+      {R"("merges": [)", R"("merges": {}, "more": [)", "model.merges: found an object", ErrorCode::bad_file},
+      {R"("vocab": {)", R"("vocab": [], "more": {)",
+       "model.vocab: found an array, expected an object of tokens", ErrorCode::bad_file},
+      {R"("vocab": {)", R"("vocab": null, "more": {)", "model.vocab: found null", ErrorCode::bad_file},
+      {R"("model": {)", R"("model": [{}], "more": {)", "model: found an array, expected an object",
+       ErrorCode::bad_file},
   };
   for (const Case& c : cases) {
     const Failure failure = failure_of(with(c.from, c.to));
@@ -139,6 +149,92 @@ TEST_CASE("contradictions and wrong types name the place") {
     CHECK_THAT(failure.message, has_text("tokenizer.json"));
     CHECK(failure.message.find('\n') == std::string::npos);
   }
+}
+
+TEST_CASE("a key of tokenizer.json that stands twice is refused by its place") {
+  const std::vector<Case> cases{
+      {R"("version": "1.0")", R"("version": "1.0", "version": "1.0")", "version", ErrorCode::bad_file},
+      {R"({"type": "NFC"})", R"({"type": "NFD", "type": "NFC"})", "normalizer.type", ErrorCode::bad_file},
+      {R"("merges": [)", R"("merges": [], "merges": [)", "model.merges", ErrorCode::bad_file},
+      {R"("vocab": {)", R"("vocab": {}, "vocab": {)", "model.vocab", ErrorCode::bad_file},
+      {R"("model": {)", R"("model": null, "model": {)", "model", ErrorCode::bad_file},
+      {R"("id": 275)", R"("id": 7, "id": 275)", "added_tokens[1] id", ErrorCode::bad_file},
+  };
+  for (const Case& c : cases) {
+    const std::string json = with(c.from, c.to);
+    INFO(c.to);
+    if (std::string_view(c.field) == "model") {  // the value is refused before the key stands again
+      CHECK_THAT(failure_of(json).message, has_text("model: found null, expected an object"));
+      continue;
+    }
+    const std::string expected =
+        std::string("tokenizer.json ") + c.field + ": found this key a second time, expected it once";
+    CHECK(failure_of(json).message == expected);
+    CHECK(failure_of(json).code == c.code);
+  }
+  CHECK(failure_of(with(R"("version": "1.0")", R"("version": {"version": [{"a": 1}, {"a": 1}]})")).code ==
+        ErrorCode::cancelled);  // the same key in other objects
+}
+
+TEST_CASE("a zero byte is no end of tokenizer.json") {
+  const std::string json = small::json();
+  const Failure failure = failure_of(json + std::string(1, '\0'));
+  CHECK(failure.code == ErrorCode::bad_file);
+  CHECK_THAT(failure.message, has_text("tokenizer.json: found zero byte at position " +
+                                       std::to_string(json.size()) + ", expected JSON text"));
+}
+
+TEST_CASE("errors of a directory's files name the directory") {
+  const auto failure_in = [](const TemporaryDirectory& directory) {
+    try {
+      (void)Tokenizer(directory.path());
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("(loaded)");
+  };
+  const TemporaryDirectory directory;
+  const std::string config = (directory.path() / "tokenizer_config.json").string();
+  directory.write("tokenizer.json", small::json());
+  directory.write("tokenizer_config.json", R"({"chat_template": 7})");
+  CHECK(failure_in(directory) ==
+        config + " chat_template: found a number, expected a string or an object with content");
+  directory.write("tokenizer_config.json", R"({"eos_token": "<none>"})");
+  CHECK_THAT(failure_in(directory), has_text(config + " eos_token: found \"<none>\""));
+  directory.write("tokenizer_config.json", "[]");
+  CHECK(failure_in(directory) == config + ": found an array, expected an object");
+
+  std::filesystem::remove(directory.path() / "tokenizer.json");
+  directory.write("tokenizer_config.json", R"({"tokenizer_class": "Other"})");
+  directory.write("vocab.json", "[]");
+  directory.write("merges.txt", "lonely\n");
+  const std::string vocabulary = (directory.path() / "vocab.json").string();
+  CHECK(failure_in(directory) == vocabulary + " top level: found an array, expected an object of tokens");
+  directory.write("vocab.json", small::vocabulary_json({}));
+  CHECK_THAT(failure_in(directory), has_text((directory.path() / "merges.txt").string() + " line 1"));
+  directory.write("merges.txt", "");
+  CHECK_THAT(failure_in(directory), has_text(config + " tokenizer_class: found \"Other\""));
+}
+
+TEST_CASE("files larger than any tokenizer's are not read") {
+  const TemporaryDirectory directory;
+  const auto refused = [&](const char* name, std::uintmax_t most) {
+    directory.write(name, "{}");
+    std::filesystem::resize_file(directory.path() / name, most + 1);  // holes, which take no room
+    try {
+      (void)Tokenizer(directory.path());
+    } catch (const Error& e) {
+      CHECK(e.code() == ErrorCode::bad_file);
+      CHECK_THAT(std::string(e.what()),
+                 has_text((directory.path() / name).string() + ": found " + std::to_string(most + 1) +
+                          " bytes, expected at most " + std::to_string(most)));
+      return;
+    }
+    FAIL("nothing was thrown");
+  };
+  refused("tokenizer.json", 128'000'000);
+  refused("chat_template.jinja", 16'000'000);
+  refused("tokenizer_config.json", 16'000'000);
 }
 
 TEST_CASE("an added token that ordinary text would also give is refused") {

@@ -38,7 +38,7 @@ inline std::vector<AddedToken> all_added(TokenizerFile& file, TokenizerConfig& c
       kept.push_back(std::move(*token));
     } else if (kept.back().content != token->content) {
       const auto place = static_cast<std::size_t>(token - all.data());
-      const char* source = place < from_file ? file.name.c_str() : "tokenizer_config.json";
+      const std::string& source = place < from_file ? file.name : config.name;
       throw Error(ErrorCode::bad_file, {source, " added token \"", shown(token->content), "\""},
                   {"id ", token->id, ", which \"", shown(kept.back().content), "\" has"}, "an id of its own");
     }
@@ -108,27 +108,34 @@ QWENLITE_INLINE Tokenizer::Tokenizer(const std::filesystem::path& directory,
                                      const TokenizerOptions& options) {
   const std::filesystem::path root = root_of_links(directory);
   // What a file holds, if there is one; a link that leads nowhere is one that cannot be read.
-  const auto content = [&directory, &root](const char* name) -> std::optional<std::string> {
+  const auto shown = [&directory](const char* name) { return (directory / name).string(); };
+  const auto content = [&](const char* name, std::size_t most) -> std::optional<std::string> {
     const std::filesystem::path path = directory / name;
     std::error_code ignored;
     if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return std::nullopt;
     static_cast<void>(resolve_inside(root, path));  // what is read keeps the name that the user knows
-    return tokenizer_file::read(path);
+    return tokenizer_file::read(path, most);
   };
+  using tokenizer_file::most_config_bytes, tokenizer_file::most_vocabulary_bytes;
+  const char* const config_name = "tokenizer_config.json";
   TokenizerConfig config;
-  if (const auto text = content("tokenizer_config.json")) config = tokenizer_file::parse_config(*text);
+  if (const auto text = content(config_name, most_config_bytes)) {
+    config = tokenizer_file::parse_config({*text, shown(config_name)});
+  }
   // From a file of its own the template takes precedence over the one in tokenizer_config.json.
-  std::string template_place = (directory / "tokenizer_config.json").string() + " chat_template";
-  if (auto text = content("chat_template.jinja")) {
+  std::string template_place = shown(config_name) + " chat_template";
+  if (auto text = content("chat_template.jinja", most_config_bytes)) {
     config.chat_template = std::move(text);
-    template_place = (directory / "chat_template.jinja").string();
+    template_place = shown("chat_template.jinja");
   }
   const std::optional<std::string> template_text = std::move(config.chat_template);
   std::optional<std::string> vocabulary, merges;
-  if (const auto text = content("tokenizer.json")) {
-    build(tokenizer_file::parse(*text, (directory / "tokenizer.json").string()), std::move(config));
-  } else if ((vocabulary = content("vocab.json")) && (merges = content("merges.txt"))) {
-    TokenizerFile file = tokenizer_file::parse_pair(*vocabulary, *merges, config);
+  if (const auto text = content("tokenizer.json", most_vocabulary_bytes)) {
+    build(tokenizer_file::parse({*text, shown("tokenizer.json")}), std::move(config));
+  } else if ((vocabulary = content("vocab.json", most_vocabulary_bytes)) &&
+             (merges = content("merges.txt", most_vocabulary_bytes))) {
+    TokenizerFile file = tokenizer_file::parse_pair({*vocabulary, shown("vocab.json")},
+                                                    {*merges, shown("merges.txt")}, config);
     build(std::move(file), std::move(config));
   } else {
     throw Error(ErrorCode::io, directory.string(), "no tokenizer",
@@ -141,10 +148,12 @@ QWENLITE_INLINE Tokenizer Tokenizer::from_json(std::string_view tokenizer_json,
                                                std::string_view tokenizer_config_json,
                                                const TokenizerOptions& options) {
   TokenizerConfig config;
-  if (!tokenizer_config_json.empty()) config = tokenizer_file::parse_config(tokenizer_config_json);
+  if (!tokenizer_config_json.empty()) {
+    config = tokenizer_file::parse_config({tokenizer_config_json, config.name});
+  }
   const std::optional<std::string> template_text = std::move(config.chat_template);
   Tokenizer tokenizer;
-  tokenizer.build(tokenizer_file::parse(tokenizer_json, "tokenizer.json"), std::move(config));
+  tokenizer.build(tokenizer_file::parse({tokenizer_json, "tokenizer.json"}), std::move(config));
   tokenizer.choose_template(template_text, "tokenizer_config.json chat_template", options);
   return tokenizer;
 }
@@ -216,7 +225,7 @@ QWENLITE_INLINE void Tokenizer::build_special(const TokenizerFile& file, const T
   if (config.eos_token) {
     const int id = vocabulary_.find(*config.eos_token);
     if (id == Vocabulary::none) {
-      throw Error(ErrorCode::bad_file, "tokenizer_config.json eos_token",
+      throw Error(ErrorCode::bad_file, {config.name, " eos_token"},
                   {"\"", tokenizer_file::shown(*config.eos_token), "\""}, {"a token of ", file.name});
     }
     eos_ids_.push_back(id);

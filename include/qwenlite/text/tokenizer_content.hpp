@@ -36,6 +36,7 @@ struct TokenizerFile {
 
 /// What tokenizer_config.json holds and this library uses.
 struct TokenizerConfig {
+  std::string name = "tokenizer_config.json";  ///< for messages
   std::vector<AddedToken> added;
   std::optional<std::string> eos_token;
   std::optional<std::string> chat_template;

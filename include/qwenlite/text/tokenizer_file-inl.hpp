@@ -23,7 +23,7 @@ namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace tokenizer_file {
 
-QWENLITE_INLINE std::string read(const std::filesystem::path& path) {
+QWENLITE_INLINE std::string read(const std::filesystem::path& path, std::size_t most) {
   std::error_code failure;
   const auto size = std::filesystem::file_size(path, failure);
   const auto close = [](std::FILE* file) { std::fclose(file); };
@@ -32,6 +32,7 @@ QWENLITE_INLINE std::string read(const std::filesystem::path& path) {
     const std::string why = std::generic_category().message(errno);
     throw Error(ErrorCode::io, path.string(), {"no readable file (", why, ")"}, "a tokenizer file");
   }
+  if (size > most) throw Error(ErrorCode::bad_file, path.string(), {size, " bytes"}, {"at most ", most});
   std::string text(static_cast<std::size_t>(size), '\0');
   const std::size_t count = std::fread(text.data(), 1, text.size(), file.get());
   if (count != text.size()) {
@@ -44,14 +45,15 @@ QWENLITE_INLINE std::string read(const std::filesystem::path& path) {
   return text;
 }
 
-QWENLITE_INLINE TokenizerFile parse(std::string_view json, std::string name) {
-  SaxReader reader(std::move(name), SaxReader::Document::tokenizer_json, json.size());
-  json_text::read_events(json, reader);
+QWENLITE_INLINE TokenizerFile parse(NamedText json) {
+  SaxReader reader(std::move(json.name), SaxReader::Document::tokenizer_json);
+  reader.read(json.text);
   return reader.take();
 }
 
 /// Reads merges.txt: "left right" on each line, a first line "#version: ..." allowed.
-inline void parse_merges(std::string_view text, TokenizerFile& file) {
+inline void parse_merges(const NamedText& merges, TokenizerFile& file) {
+  std::string_view text = merges.text;
   std::size_t number = 0;
   while (!text.empty()) {
     const std::size_t length = std::min(text.find('\n'), text.size());
@@ -61,16 +63,16 @@ inline void parse_merges(std::string_view text, TokenizerFile& file) {
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     if (line.empty() || (number == 1 && line.substr(0, 8) == "#version")) continue;
     if (!append_merge(file.merges, line)) {
-      throw Error(ErrorCode::bad_file, {"merges.txt line ", number}, {"\"", shown(line), "\""},
+      throw Error(ErrorCode::bad_file, {merges.name, " line ", number}, {"\"", shown(line), "\""},
                   "two parts in the byte alphabet with one space between them");
     }
   }
 }
 
-QWENLITE_INLINE TokenizerFile parse_pair(std::string_view vocab_json, std::string_view merges_txt,
+QWENLITE_INLINE TokenizerFile parse_pair(NamedText vocab_json, const NamedText& merges_txt,
                                          const TokenizerConfig& config) {
-  SaxReader reader("vocab.json", SaxReader::Document::vocab_json, vocab_json.size());
-  json_text::read_events(vocab_json, reader);
+  SaxReader reader(std::move(vocab_json.name), SaxReader::Document::vocab_json);
+  reader.read(vocab_json.text);
   TokenizerFile file = reader.take();
   parse_merges(merges_txt, file);
   const std::string_view regex =
@@ -79,11 +81,11 @@ QWENLITE_INLINE TokenizerFile parse_pair(std::string_view vocab_json, std::strin
       config.tokenizer_class == "Qwen2Tokenizer" || config.tokenizer_class == "Qwen2TokenizerFast";
   const auto rule = pre_split::rule_of(regex);
   if (!rule) {
-    throw Error(ErrorCode::unsupported, "tokenizer_config.json pretokenize_regex", {"\"", shown(regex), "\""},
+    throw Error(ErrorCode::unsupported, {config.name, " pretokenize_regex"}, {"\"", shown(regex), "\""},
                 "the regex of Qwen3 or Qwen3.5");
   }
   if (!config.pretokenize_regex && !known_class) {
-    throw Error(ErrorCode::unsupported, "tokenizer_config.json tokenizer_class",
+    throw Error(ErrorCode::unsupported, {config.name, " tokenizer_class"},
                 {"\"", shown(config.tokenizer_class), "\""},
                 "Qwen2Tokenizer, or a pretokenize_regex, or a tokenizer.json");
   }
@@ -95,11 +97,17 @@ QWENLITE_INLINE TokenizerFile parse_pair(std::string_view vocab_json, std::strin
 
 using json_text::Json;
 
-/// Throws "tokenizer_config.json PLACE: found a KIND, expected EXPECTED".
-[[noreturn]] inline void refuse(std::string_view place, const Json& found, const char* expected) {
-  throw Error(ErrorCode::bad_file, {"tokenizer_config.json", place.empty() ? "" : " ", place},
-              python_json::kind_of(found), expected);
-}
+/// A member of tokenizer_config.json, or something inside of one: what messages call it, and its value.
+struct ConfigValue {
+  std::string place;  // "DIRECTORY/tokenizer_config.json eos_token"
+  const Json* value;  // null when it is absent
+
+  /// Throws "PLACE: found A KIND, expected EXPECTED".
+  [[noreturn]] void refuse(const char* expected) const {
+    throw Error(ErrorCode::bad_file, place, python_json::kind_of(*value), expected);
+  }
+  [[nodiscard]] bool is_absent() const noexcept { return value == nullptr || value->is_null(); }
+};
 
 /// The "content" of an object that describes a token, or null.
 [[nodiscard]] inline const std::string* content_of(const Json& value) {
@@ -108,65 +116,65 @@ using json_text::Json;
 }
 
 /// A string, or the "content" of an object, as tokens are written there; nothing for null or when absent.
-[[nodiscard]] inline std::optional<std::string> token_text(const Json* value, const char* field) {
-  if (value == nullptr || value->is_null()) return std::nullopt;
-  if (value->is_string()) return value->get_ref<const std::string&>();
-  const std::string* content = content_of(*value);
-  if (content == nullptr) refuse(field, *value, "a string or an object with content");
+[[nodiscard]] inline std::optional<std::string> token_text(const ConfigValue& field) {
+  if (field.is_absent()) return std::nullopt;
+  if (field.value->is_string()) return field.value->get_ref<const std::string&>();
+  const std::string* content = content_of(*field.value);
+  if (content == nullptr) field.refuse("a string or an object with content");
   return *content;
 }
 
-[[nodiscard]] inline AddedToken config_token(const std::string& id_text, const Json& value) {
-  const std::string place = joined({"added_tokens_decoder[\"", shown(id_text), "\"]"});
+/// One entry of added_tokens_decoder.
+[[nodiscard]] inline AddedToken config_token(const std::string& id_text, const ConfigValue& entry) {
   RawAddedToken raw;
   const char* end = id_text.data() + id_text.size();
   const auto [stop, problem] = std::from_chars(id_text.data(), end, raw.id);
   if (problem != std::errc() || stop != end || raw.id < 0) {
-    throw Error(ErrorCode::bad_file, {"tokenizer_config.json ", place}, "this key", "a token id");
+    throw Error(ErrorCode::bad_file, entry.place, "this key", "a token id");
   }
-  const std::string* content = content_of(value);
-  if (content == nullptr) refuse(place, value, "an object with content");
+  const std::string* content = content_of(*entry.value);
+  if (content == nullptr) entry.refuse("an object with content");
   raw.content = *content;
   for (std::size_t i = 0; i < raw.flags.size(); ++i) {
     const std::string_view name = RawAddedToken::flag_names[i];
-    const Json* flag = json_text::member(value, name);
-    if (flag == nullptr) continue;
-    if (!flag->is_boolean()) refuse(joined({place, " ", name}), *flag, "true or false");
-    raw.flags[i] = flag->get<bool>();
+    const ConfigValue flag{joined({entry.place, " ", name}), json_text::member(*entry.value, name)};
+    if (flag.value == nullptr) continue;
+    if (!flag.value->is_boolean()) flag.refuse("true or false");
+    raw.flags[i] = flag.value->get<bool>();
   }
-  return raw.checked(joined({"tokenizer_config.json ", place}));
+  return raw.checked(entry.place);
 }
 
 /// The template; of several, the one named "default".
-[[nodiscard]] inline std::optional<std::string> template_of(const Json& root) {
-  const Json* several = json_text::member(root, "chat_template");
-  if (several == nullptr || !several->is_array()) return token_text(several, "chat_template");
+[[nodiscard]] inline std::optional<std::string> template_of(const ConfigValue& several) {
+  if (several.value == nullptr || !several.value->is_array()) return token_text(several);
   std::optional<std::string> found;
-  for (const Json& item : several->get_ref<const Json::array_t&>()) {
+  for (const Json& item : several.value->get_ref<const Json::array_t&>()) {
     const Json* name = item.is_object() ? json_text::member(item, "name") : nullptr;
     const Json* text = item.is_object() ? json_text::member(item, "template") : nullptr;
     if (name == nullptr || text == nullptr || !json_text::is_text(*name, "default")) continue;
-    found = token_text(text, "chat_template");
+    found = token_text({several.place, text});
   }
   return found;
 }
 
-QWENLITE_INLINE TokenizerConfig parse_config(std::string_view json) {
-  const Json root = python_json::parse(json, "tokenizer_config.json", ErrorCode::bad_file);
-  if (!root.is_object()) refuse("", root, "an object");
+QWENLITE_INLINE TokenizerConfig parse_config(NamedText json) {
+  const Json root = python_json::parse(json.text, json.name, ErrorCode::bad_file);
+  if (!root.is_object()) ConfigValue{json.name, &root}.refuse("an object");
   TokenizerConfig config;
-  const auto text_of = [&root](const char* field) {
-    return token_text(json_text::member(root, field), field);
+  config.name = std::move(json.name);
+  const auto field = [&](const char* name) {
+    return ConfigValue{joined({config.name, " ", name}), json_text::member(root, name)};
   };
-  config.eos_token = text_of("eos_token");
-  config.pretokenize_regex = text_of("pretokenize_regex");
-  config.tokenizer_class = text_of("tokenizer_class").value_or("");
-  config.chat_template = template_of(root);
-  const Json* added = json_text::member(root, "added_tokens_decoder");
-  if (added == nullptr) return config;
-  if (!added->is_object()) refuse("added_tokens_decoder", *added, "an object");
-  for (const auto& [id, token] : added->get_ref<const Json::object_t&>()) {
-    config.added.push_back(config_token(id, token));
+  config.eos_token = token_text(field("eos_token"));
+  config.pretokenize_regex = token_text(field("pretokenize_regex"));
+  config.tokenizer_class = token_text(field("tokenizer_class")).value_or("");
+  config.chat_template = template_of(field("chat_template"));
+  const ConfigValue added = field("added_tokens_decoder");
+  if (added.value == nullptr) return config;
+  if (!added.value->is_object()) added.refuse("an object");
+  for (const auto& [id, token] : added.value->get_ref<const Json::object_t&>()) {
+    config.added.push_back(config_token(id, {joined({added.place, "[\"", shown(id), "\"]"}), &token}));
   }
   return config;
 }

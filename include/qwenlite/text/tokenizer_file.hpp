@@ -20,18 +20,29 @@ inline namespace QWENLITE_ABI {
 
 namespace tokenizer_file {
 
-/// The whole content of a regular file. Throws `io`.
-[[nodiscard]] std::string read(const std::filesystem::path& path);
+/// How long the files may be: far above any real one (13 MB for the vocabulary of Qwen3.5, 10 kB for the
+/// others), low enough to be read by mistake.
+inline constexpr std::size_t most_vocabulary_bytes = 128'000'000;
+inline constexpr std::size_t most_config_bytes = 16'000'000;  // as Checkpoint reads the same file
 
-/// Parses tokenizer.json; `name` is used in messages.
-[[nodiscard]] TokenizerFile parse(std::string_view json, std::string name);
+/// The text of a file, and what messages call it.
+struct NamedText {
+  std::string_view text;
+  std::string name;
+};
+
+/// The whole content of a regular file. Throws `io`, or `bad_file` when it is longer than `most` bytes.
+[[nodiscard]] std::string read(const std::filesystem::path& path, std::size_t most);
+
+/// Parses tokenizer.json.
+[[nodiscard]] TokenizerFile parse(NamedText json);
 
 /// Parses vocab.json and merges.txt, which do not say how text is split: `config` must.
-[[nodiscard]] TokenizerFile parse_pair(std::string_view vocab_json, std::string_view merges_txt,
+[[nodiscard]] TokenizerFile parse_pair(NamedText vocab_json, const NamedText& merges_txt,
                                        const TokenizerConfig& config);
 
 /// Parses tokenizer_config.json.
-[[nodiscard]] TokenizerConfig parse_config(std::string_view json);
+[[nodiscard]] TokenizerConfig parse_config(NamedText json);
 
 }  // namespace tokenizer_file
 }  // namespace QWENLITE_ABI

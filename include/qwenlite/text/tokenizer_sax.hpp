@@ -4,12 +4,16 @@
 // three big parts (vocabulary, merges, added tokens) in flat vectors and every other value as a line
 // "path = value", which `take()` checks against what this library runs.
 //
+// No key stands twice in an object: of two models or two normalizers one would be passed over in silence. In
+// the vocabulary the ids tell that, when the tokens are put in their order.
 // Only tokenizer_file-inl.hpp includes this. Depth is bounded and nothing recurses.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <limits>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,44 +21,12 @@
 
 #include <qwenlite/json_text.hpp>
 #include <qwenlite/text/byte_alphabet.hpp>
+#include <qwenlite/text/raw_added_token.hpp>
 #include <qwenlite/text/tokenizer_content.hpp>
-#include <qwenlite/text/unicode.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 namespace tokenizer_file {
-
-// ------------------------------------------------------------------------------------ added tokens
-
-/// An added token with all flags the format has.
-struct RawAddedToken {
-  static constexpr std::array<std::string_view, 5> flag_names{"special", "lstrip", "rstrip", "single_word",
-                                                              "normalized"};
-  int id = Vocabulary::none;
-  std::string content;
-  std::array<bool, 5> flags{};
-
-  /// The flag of this name, or null.
-  [[nodiscard]] bool* flag(std::string_view name) noexcept {
-    for (std::size_t i = 0; i < flags.size(); ++i) {
-      if (flag_names[i] == name) return &flags[i];
-    }
-    return nullptr;
-  }
-
-  /// The token, if this library can match it. Texts that NFC leaves alone are matched before it, whatever
-  /// `normalized` says.
-  [[nodiscard]] AddedToken checked(std::string_view place) const {
-    if (id < 0) throw Error(ErrorCode::bad_file, {place, " id"}, "nothing", "a token id");
-    if (content.empty()) throw Error(ErrorCode::bad_file, {place, " content"}, "nothing", "the token's text");
-    if (flags[3]) throw Error(ErrorCode::unsupported, {place, " single_word"}, "true", "false");
-    if (flags[4] && !unicode::is_surely_nfc(content)) {
-      throw Error(ErrorCode::unsupported, {place, " normalized"}, "true with a text that NFC changes",
-                  "false");
-    }
-    return {id, content, flags[0], flags[1], flags[2]};
-  }
-};
 
 // ---------------------------------------------------------------------------------------- settings
 
@@ -72,19 +44,25 @@ class SaxReader final : public json_text::Handler {
  public:
   enum class Document : std::uint8_t { tokenizer_json, vocab_json };
 
-  SaxReader(std::string name, Document document, std::size_t bytes) : document_(document) {
-    file_.name = std::move(name);
-    const std::size_t guess = bytes / 64 + 16;
-    file_.tokens.reserve(guess, bytes / 8);
+  SaxReader(std::string name, Document document) : document_(document) { file_.name = std::move(name); }
+
+  /// Reads all of `text`. At a zero byte the parser would stop as if the text ended there.
+  void read(std::string_view text) {
+    if (const auto zero = text.find('\0'); zero != std::string_view::npos) {
+      throw Error(ErrorCode::bad_file, file_.name, {"zero byte at position ", zero}, "JSON text");
+    }
+    const std::size_t guess = text.size() / 64 + 16;
+    file_.tokens.reserve(guess, text.size() / 8);
     file_.ids.reserve(guess);
-    if (document == Document::tokenizer_json) file_.merges.reserve(2 * guess, bytes / 6);
+    if (document_ == Document::tokenizer_json) file_.merges.reserve(2 * guess, text.size() / 6);
+    json_text::read_events(text, *this);
   }
 
   /// What was read, once the settings are found to be ones this library runs.
   [[nodiscard]] TokenizerFile take() {
     if (document_ == Document::vocab_json) return std::move(file_);
-    require_part(seen_vocabulary_, "model.vocab", "an object of tokens");
-    require_part(seen_merges_, "model.merges", "an array of merges");
+    require_part(seen_vocabulary_, "model.vocab", expected_as(Part::vocabulary));
+    require_part(seen_merges_, "model.merges", expected_as(Part::merges));
     check_model();
     check_pre_tokenizer();
     check_byte_level("decoder", false);
@@ -147,6 +125,8 @@ class SaxReader final : public json_text::Handler {
       if (!path_.empty()) path_ += '.';
       path_ += name;
     }
+    if (!level.keys.insert(name).second) fail(where(), "this key a second time", "it once");
+    if (++key_count_ > most_settings) fail(where(), too_many_settings(), "a tokenizer");
     return true;
   }
 
@@ -157,10 +137,9 @@ class SaxReader final : public json_text::Handler {
       return push(Place::added_token, false);
     }
     if (outer != Place::other) fail(where(), "an object", expected_in(outer));
-    if (is_added_tokens()) fail(path_, "an object", "an array of objects");
-    const bool is_vocabulary =
-        document_ == Document::vocab_json ? levels_.empty() : levels_.size() == 2 && path_ == "model.vocab";
-    if (!is_vocabulary) return push(Place::other, false);
+    const Part part = part_met();
+    if (part == Part::merges || part == Part::added_tokens) fail(where(), "an object", expected_as(part));
+    if (part != Part::vocabulary) return push(Place::other, false);
     seen_vocabulary_ = true;
     return push(Place::vocabulary, false);
   }
@@ -178,11 +157,15 @@ class SaxReader final : public json_text::Handler {
       return push(Place::merge_pair, true);
     }
     if (outer != Place::other) fail(where(), "an array", expected_in(outer));
-    if (levels_.size() == 2 && path_ == "model.merges") {
-      seen_merges_ = true;
-      return push(Place::merges, true);
+    switch (part_met()) {
+      case Part::merges: seen_merges_ = true; return push(Place::merges, true);
+      case Part::added_tokens: return push(Place::added_tokens, true);
+      case Part::none: return push(Place::other, true);
+      case Part::root:
+      case Part::model:
+      case Part::vocabulary: break;
     }
-    return push(is_added_tokens() ? Place::added_tokens : Place::other, true);
+    fail(where(), "an array", expected_as(part_met()));
   }
   bool end_array() override {
     if (levels_.back().place == Place::merge_pair && pair_parts_ != 2) {
@@ -204,7 +187,11 @@ class SaxReader final : public json_text::Handler {
     bool is_array = false;
     std::size_t path_length = 0;
     std::size_t index = 0;
+    std::set<std::string, std::less<>> keys{};  // met in an object; not of the vocabulary
   };
+  /// Values that the file must have in one form.
+  enum class Part : std::uint8_t { none, root, model, vocabulary, merges, added_tokens };
+  static constexpr std::size_t most_settings = 100000;  // keys and values outside the three big parts
 
   [[nodiscard]] Place place() const noexcept { return levels_.empty() ? Place::other : levels_.back().place; }
 
@@ -242,9 +229,29 @@ class SaxReader final : public json_text::Handler {
     return "id, content and flags of an added token";
   }
 
-  /// Whether the value met is that of the field of added tokens.
-  [[nodiscard]] bool is_added_tokens() const {
-    return document_ == Document::tokenizer_json && levels_.size() == 1 && path_ == "added_tokens";
+  /// Which part the value met is.
+  [[nodiscard]] Part part_met() const noexcept {
+    if (document_ == Document::vocab_json) return levels_.empty() ? Part::vocabulary : Part::none;
+    if (levels_.empty()) return Part::root;
+    if (levels_.back().is_array) return Part::none;
+    if (levels_.size() == 1 && path_ == "added_tokens") return Part::added_tokens;
+    if (levels_.size() == 1 && path_ == "model") return Part::model;
+    if (levels_.size() == 2 && path_ == "model.vocab") return Part::vocabulary;
+    return levels_.size() == 2 && path_ == "model.merges" ? Part::merges : Part::none;
+  }
+  [[nodiscard]] static const char* expected_as(Part part) noexcept {
+    switch (part) {
+      case Part::vocabulary: return "an object of tokens";
+      case Part::merges: return "an array of merges";
+      case Part::added_tokens: return "an array of objects";
+      case Part::root:
+      case Part::model:
+      case Part::none: break;
+    }
+    return "an object";
+  }
+  [[nodiscard]] static std::string too_many_settings() {
+    return joined({"more than ", most_settings, " settings"});
   }
 
   /// Notes that a value begins; in an array outside the big parts its index joins the path.
@@ -259,16 +266,15 @@ class SaxReader final : public json_text::Handler {
   }
   bool push(Place place, bool is_array) {
     if (levels_.size() >= 32) fail(where(), "values nested deeper than 32 levels", "a tokenizer");
-    levels_.push_back({place, is_array, path_.size(), 0});
+    levels_.push_back({.place = place, .is_array = is_array, .path_length = path_.size()});
     return true;
   }
 
   bool scalar(std::string value) {
     const Place outer = begin_value();
     if (outer == Place::other) {
-      if (levels_.empty()) fail("top level", shown(value), "an object");
-      if (is_added_tokens()) fail(path_, shown(value), "an array of objects");
-      if (settings_.size() >= 100000) fail(where(), "more than 100000 settings", "a tokenizer");
+      if (const Part part = part_met(); part != Part::none) fail(where(), shown(value), expected_as(part));
+      if (settings_.size() >= most_settings) fail(where(), too_many_settings(), "a tokenizer");
       settings_.push_back({path_, std::move(value)});
       return true;
     }
@@ -360,6 +366,7 @@ class SaxReader final : public json_text::Handler {
   std::string path_, key_;
   RawAddedToken token_;
   int pair_parts_ = 0;
+  std::size_t key_count_ = 0;
   bool seen_vocabulary_ = false, seen_merges_ = false;
 };
 
