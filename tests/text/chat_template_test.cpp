@@ -213,11 +213,11 @@ TEST_CASE("a template's own file takes precedence over tokenizer_config.json") {
   CHECK_THAT(Tokenizer(directory.path()).vocab_size() > 0 ? "loaded" : "", has_text("loaded"));
   REQUIRE_THROWS_WITH(Tokenizer(directory.path()).encode_chat({{"user", "Hi"}}),
                       has_text((directory.path() / "tokenizer_config.json").string() +
-                               " chat_template: found an unknown text of 1 bytes"));
+                               "' chat_template: found an unknown text of 1 bytes"));
   directory.write("chat_template.jinja", "xyz");
   REQUIRE_THROWS_WITH(
       Tokenizer(directory.path()).encode_chat({{"user", "Hi"}}),
-      has_text((directory.path() / "chat_template.jinja").string() + ": found an unknown text of 3 bytes"));
+      has_text((directory.path() / "chat_template.jinja").string() + "': found an unknown text of 3 bytes"));
 }
 
 TEST_CASE("no control token comes from a message") {
@@ -276,11 +276,21 @@ TEST_CASE("a request is parsed in the forms clients send") {
   CHECK(request.options.tools.size() == 1);
   CHECK(request.options.enable_thinking == false);
   CHECK_FALSE(request.options.add_generation_prompt);
+  CHECK(request.passed_over ==
+        std::vector<std::string>{"messages[1].content: found an array, expected a string"});
   const ChatRequest plain = parse_chat_request(R"({"messages": [], "tools": null})");
   CHECK_FALSE(plain.options.enable_thinking.has_value());
   CHECK(plain.options.add_generation_prompt);
   const std::string parts = R"({"messages": [{"role": "user", "content": [{"text": "a"}, {"text": "b"}]}]})";
   CHECK(parse_chat_request(parts, ChatFamily::qwen3_5).messages[0].content == "ab");
+  CHECK(parse_chat_request(parts, ChatFamily::qwen3_5).passed_over.empty());
+  const ChatRequest odd = parse_chat_request(
+      R"({"messages": [{"role": "assistant", "content": "<think>a</think>b", "reasoning_content": 5},
+                       {"role": "assistant", "content": null, "reasoning_content": null}]})");
+  CHECK_FALSE(odd.messages[0].reasoning_content.has_value());
+  CHECK_FALSE(odd.messages[1].reasoning_content.has_value());
+  CHECK(odd.passed_over ==
+        std::vector<std::string>{"messages[0].reasoning_content: found a number, expected a string"});
   REQUIRE_THROWS_WITH(parse_chat_request(R"({"messages": [{"role": "user", "content": [{"image": "x"}]}]})",
                                          ChatFamily::qwen3_5),
                       has_text("messages[0].content[0]"));

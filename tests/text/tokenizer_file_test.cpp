@@ -194,7 +194,8 @@ TEST_CASE("errors of a directory's files name the directory") {
     return std::string("(loaded)");
   };
   const TemporaryDirectory directory;
-  const std::string config = (directory.path() / "tokenizer_config.json").string();
+  const auto named = [&](const char* name) { return "'" + (directory.path() / name).string() + "'"; };
+  const std::string config = named("tokenizer_config.json");
   directory.write("tokenizer.json", small::json());
   directory.write("tokenizer_config.json", R"({"chat_template": 7})");
   CHECK(failure_in(directory) ==
@@ -208,10 +209,10 @@ TEST_CASE("errors of a directory's files name the directory") {
   directory.write("tokenizer_config.json", R"({"tokenizer_class": "Other"})");
   directory.write("vocab.json", "[]");
   directory.write("merges.txt", "lonely\n");
-  const std::string vocabulary = (directory.path() / "vocab.json").string();
+  const std::string vocabulary = named("vocab.json");
   CHECK(failure_in(directory) == vocabulary + " top level: found an array, expected an object of tokens");
   directory.write("vocab.json", small::vocabulary_json({}));
-  CHECK_THAT(failure_in(directory), has_text((directory.path() / "merges.txt").string() + " line 1"));
+  CHECK_THAT(failure_in(directory), has_text(named("merges.txt") + " line 1"));
   directory.write("merges.txt", "");
   CHECK_THAT(failure_in(directory), has_text(config + " tokenizer_class: found \"Other\""));
 }
@@ -226,7 +227,7 @@ TEST_CASE("files larger than any tokenizer's are not read") {
     } catch (const Error& e) {
       CHECK(e.code() == ErrorCode::bad_file);
       CHECK_THAT(std::string(e.what()),
-                 has_text((directory.path() / name).string() + ": found " + std::to_string(most + 1) +
+                 has_text((directory.path() / name).string() + "': found " + std::to_string(most + 1) +
                           " bytes, expected at most " + std::to_string(most)));
       return;
     }
@@ -297,7 +298,7 @@ TEST_CASE("a git-lfs pointer in place of a file is told apart") {
     const Tokenizer tokenizer(directory.path());
     FAIL("nothing was thrown");
   } catch (const Error& e) {
-    CHECK_THAT(std::string(e.what()), has_text("tokenizer.json: found a git-lfs pointer"));
+    CHECK_THAT(std::string(e.what()), has_text("tokenizer.json': found a git-lfs pointer"));
   }
 }
 

@@ -175,7 +175,7 @@ TEST_CASE("a directory may hold vocab.json and merges.txt instead") {
   CHECK(Tokenizer(directory.path()).pre_split_rule() == PreSplit::qwen3_5);
   directory.write("merges.txt", merges + "lonely\n");
   REQUIRE_THROWS_WITH(Tokenizer(directory.path()),
-                      has_text("merges.txt line " + std::to_string(spec.merges.size() + 2)));
+                      has_text("merges.txt' line " + std::to_string(spec.merges.size() + 2)));
 }
 
 TEST_CASE("a directory without a tokenizer is one clear error") {

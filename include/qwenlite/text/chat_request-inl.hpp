@@ -36,13 +36,29 @@ using json_text::member;
   return text;
 }
 
-[[nodiscard]] inline std::string parse_content(const Json& content, const std::string& place,
-                                               ChatFamily family) {
-  if (content.is_string()) return content.get<std::string>();
-  if (family == ChatFamily::qwen3 || content.is_null()) return {};
-  if (!content.is_array()) refuse(place, content, "a string, null or a list of parts");
-  return joined_parts(content, place);
+/// Notes a value that the template takes for nothing. Null is a way to say that there is none.
+inline void pass_over(ChatRequest& request, const std::string& place, const Json& value) {
+  if (value.is_null()) return;
+  request.passed_over.push_back(
+      joined({place, ": found ", python_json::kind_of(value), ", expected a string"}));
 }
+
+/// Reads messages of a family into a request.
+struct MessageReader {
+  ChatRequest& request;
+  ChatFamily family;
+
+  [[nodiscard]] std::string text_of(const Json& content, const std::string& place) const {
+    if (content.is_string()) return content.get<std::string>();
+    if (family == ChatFamily::qwen3 || content.is_null()) {
+      pass_over(request, place, content);
+      return {};
+    }
+    if (!content.is_array()) refuse(place, content, "a string, null or a list of parts");
+    return joined_parts(content, place);
+  }
+  void read(const Json& value, const std::string& place) const;
+};
 
 [[nodiscard]] inline ToolCall parse_tool_call(const Json& value, const std::string& place) {
   if (!value.is_object()) refuse(place, value, "an object");
@@ -63,26 +79,29 @@ using json_text::member;
   return call;
 }
 
-[[nodiscard]] inline Message parse_message(const Json& value, const std::string& place, ChatFamily family) {
+inline void MessageReader::read(const Json& value, const std::string& place) const {
   if (!value.is_object()) refuse(place, value, "an object");
   const Json* role = member(value, "role");
   if (role == nullptr) throw Error(ErrorCode::bad_text, {place, ".role"}, "nothing", "a string");
   if (!role->is_string()) refuse({place, ".role"}, *role, "a string");
-  Message message;
+  Message& message = request.messages.emplace_back();
   message.role = role->get<std::string>();
   if (const Json* content = member(value, "content")) {
-    message.content = parse_content(*content, joined({place, ".content"}), family);
+    message.content = text_of(*content, place + ".content");
   }
-  const Json* reasoning = member(value, "reasoning_content");
-  if (reasoning != nullptr && reasoning->is_string())
-    message.reasoning_content = reasoning->get<std::string>();
+  if (const Json* reasoning = member(value, "reasoning_content")) {
+    if (reasoning->is_string()) {
+      message.reasoning_content = reasoning->get<std::string>();
+    } else {
+      pass_over(request, place + ".reasoning_content", *reasoning);
+    }
+  }
   const Json* calls = member(value, "tool_calls");
-  if (calls == nullptr || calls->is_null()) return message;
+  if (calls == nullptr || calls->is_null()) return;
   if (!calls->is_array()) refuse({place, ".tool_calls"}, *calls, "an array");
   for (std::size_t i = 0; i < calls->size(); ++i) {
     message.tool_calls.push_back(parse_tool_call((*calls)[i], joined({place, ".tool_calls[", i, "]"})));
   }
-  return message;
 }
 
 /// A Boolean member; null and absence leave it unset.
@@ -103,9 +122,9 @@ QWENLITE_INLINE ChatRequest parse_chat_request(std::string_view json, ChatFamily
   if (messages == nullptr) throw Error(ErrorCode::bad_text, "messages", "nothing", "an array");
   if (!messages->is_array()) chat_request::refuse("messages", *messages, "an array");
   ChatRequest request;
+  const chat_request::MessageReader reader{request, family};
   for (std::size_t i = 0; i < messages->size(); ++i) {
-    const std::string place = joined({"messages[", i, "]"});
-    request.messages.push_back(chat_request::parse_message((*messages)[i], place, family));
+    reader.read((*messages)[i], joined({"messages[", i, "]"}));
   }
   const Json* tools = chat_request::member(root, "tools");
   if (tools != nullptr && !tools->is_null()) {

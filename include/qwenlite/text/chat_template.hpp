@@ -92,12 +92,16 @@ class ChatTemplate {
 struct ChatRequest {
   std::vector<Message> messages;
   ChatOptions options;
+  /// Fields that the family's template passes over in silence because of their type, which clients seldom
+  /// mean: "messages[1].content: found an array, expected a string".
+  std::vector<std::string> passed_over{};
 };
 
 /// Parses {"messages": [...], "tools": [...], "enable_thinking": true, "add_generation_prompt": true};
 /// all but messages may be absent, other keys are ignored. Tool calls may be wrapped in "function", their
 /// arguments may be an object or a string. Content that is null counts as empty; a list of parts counts
-/// as empty for Qwen3 and as its text parts joined for Qwen3.5, as their templates have it.
+/// as empty for Qwen3 and as its text parts joined for Qwen3.5, and reasoning_content that is no string as
+/// absent, as their templates have it; what counts for nothing so is told in `passed_over`.
 /// Throws `bad_text` naming the message and field.
 [[nodiscard]] ChatRequest parse_chat_request(std::string_view json, ChatFamily family = ChatFamily::qwen3);
 

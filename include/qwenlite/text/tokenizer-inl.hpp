@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <qwenlite/file_kind.hpp>
+#include <qwenlite/in_quotes.hpp>
 #include <qwenlite/text/tokenizer.hpp>
 #include <qwenlite/text/tokenizer_file.hpp>
 #include <qwenlite/text/tokenizer_sax.hpp>
@@ -108,7 +109,7 @@ QWENLITE_INLINE Tokenizer::Tokenizer(const std::filesystem::path& directory,
                                      const TokenizerOptions& options) {
   const std::filesystem::path root = root_of_links(directory);
   // What a file holds, if there is one; a link that leads nowhere is one that cannot be read.
-  const auto shown = [&directory](const char* name) { return (directory / name).string(); };
+  const auto shown = [&directory](const char* name) { return in_quotes((directory / name).string()); };
   const auto content = [&](const char* name, std::size_t most) -> std::optional<std::string> {
     const std::filesystem::path path = directory / name;
     std::error_code ignored;
@@ -138,7 +139,7 @@ QWENLITE_INLINE Tokenizer::Tokenizer(const std::filesystem::path& directory,
                                                     {*merges, shown("merges.txt")}, config);
     build(std::move(file), std::move(config));
   } else {
-    throw Error(ErrorCode::io, directory.string(), "no tokenizer",
+    throw Error(ErrorCode::io, in_quotes(directory.string()), "no tokenizer",
                 "tokenizer.json, or vocab.json and merges.txt");
   }
   choose_template(template_text, template_place, options);

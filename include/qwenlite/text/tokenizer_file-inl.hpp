@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include <qwenlite/in_quotes.hpp>
 #include <qwenlite/text/python_json.hpp>
 #include <qwenlite/text/tokenizer_file.hpp>
 #include <qwenlite/text/tokenizer_sax.hpp>
@@ -24,23 +25,23 @@ inline namespace QWENLITE_ABI {
 namespace tokenizer_file {
 
 QWENLITE_INLINE std::string read(const std::filesystem::path& path, std::size_t most) {
+  const std::string name = in_quotes(path.string());
   std::error_code failure;
   const auto size = std::filesystem::file_size(path, failure);
   const auto close = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"));
   if (failure || !file) {
     const std::string why = std::generic_category().message(errno);
-    throw Error(ErrorCode::io, path.string(), {"no readable file (", why, ")"}, "a tokenizer file");
+    throw Error(ErrorCode::io, name, {"no readable file (", why, ")"}, "a tokenizer file");
   }
-  if (size > most) throw Error(ErrorCode::bad_file, path.string(), {size, " bytes"}, {"at most ", most});
+  if (size > most) throw Error(ErrorCode::bad_file, name, {size, " bytes"}, {"at most ", most});
   std::string text(static_cast<std::size_t>(size), '\0');
   const std::size_t count = std::fread(text.data(), 1, text.size(), file.get());
   if (count != text.size()) {
-    throw Error(ErrorCode::io, path.string(), {count, " bytes could be read"}, {text.size()});
+    throw Error(ErrorCode::io, name, {count, " bytes could be read"}, {text.size()});
   }
   if (text.compare(0, 26, "version https://git-lfs.gi") == 0) {
-    throw Error(ErrorCode::bad_file, path.string(), "a git-lfs pointer",
-                "the file itself (git lfs pull fetches it)");
+    throw Error(ErrorCode::bad_file, name, "a git-lfs pointer", "the file itself (git lfs pull fetches it)");
   }
   return text;
 }
