@@ -248,10 +248,12 @@ TEST_CASE("what cannot be quantised is named") {
     content.replace(content.find(before), before.size(), std::string(before.size(), byte));
     fs::remove(file);
     std::ofstream(file, std::ios::binary) << content;
-    const std::string told = message_of(
-        [&] { (void)ql::quantise_checkpoint(ql::Checkpoint(copy), place.path() / "out", options); });
-    CHECK(entries_in(place.path()) == 1);
-    return told;
+    std::vector<std::string> copied;
+    const std::string told = message_of([&] {
+      copied = ql::quantise_checkpoint(ql::Checkpoint(copy), place.path() / "out", options).not_finite;
+    });
+    CHECK(entries_in(place.path()) == (told.empty() ? 2 : 1));
+    return copied.empty() ? told : "copied " + copied.front();
   };
   constexpr char huge = '\xf8';  // of bfloat16 -4e34, of float32 the like
   constexpr char nan = '\xff';
@@ -268,6 +270,8 @@ TEST_CASE("what cannot be quantised is named") {
     CHECK_THAT(message(norm, nan, options),
                has_text("tensor '" + query + "': found inputs that are not finite"));
   }
+  CHECK(message(norm, nan, {}) == "copied " + norm);
+  for (const char finite : {huge, '\x7f'}) CHECK(message(norm, finite, {}).empty());
   CHECK_THAT(message(norm, 0, {.method = QuantisationMethod::gptq, .texts = texts()}),
              has_text("tensor '" + query + "': gptq: found inputs that are all zero"));
 }

@@ -113,6 +113,7 @@ class Run {
     }
     directory_.commit();
     report_.bytes = directory_.bytes();
+    report_.not_finite = directory_.not_finite();
     report_.error = error_.whole > 0 ? std::sqrt(error_.error / error_.whole) : 0;
     return report_;
   }

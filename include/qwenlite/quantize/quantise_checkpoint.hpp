@@ -49,6 +49,9 @@ struct QuantiseReport {
   /// Root of the mean square of what is off, as a part of the whole: of the layers' weights, or with
   /// calibration of their products' results.
   double error = 0;
+  /// Tensors that were copied as they are although elements of theirs are NaN or infinite: what the model
+  /// computes will be, too. (A matrix of that kind cannot be rounded, which is an error.)
+  std::vector<std::string> not_finite{};
 };
 
 /// Cuts the ids of a text where `end` stands (of "<|endoftext|>"; it goes with what it ends), and into pieces

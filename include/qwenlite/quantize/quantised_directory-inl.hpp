@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <system_error>
 #include <unordered_map>
 
@@ -117,6 +119,25 @@ inline void write_text(const fs::path& path, std::string_view text) {
   return {data, static_cast<std::size_t>(count)};
 }
 
+/// Whether all bits of an exponent are set in any element, as they are in NaN and infinity.
+template <class Element>
+[[nodiscard]] bool has_full_exponent(std::span<const std::byte> bytes, Element exponent) noexcept {
+  bool found = false;
+  for (std::size_t at = 0; at + sizeof(Element) <= bytes.size(); at += sizeof(Element)) {
+    Element element;
+    std::memcpy(&element, bytes.data() + at, sizeof element);
+    found |= (element & exponent) == exponent;
+  }
+  return found;
+}
+
+/// Whether elements of a type that weights are stored in are all finite; others are not looked at.
+[[nodiscard]] inline bool is_finite(std::span<const std::byte> bytes, DType dtype) noexcept {
+  if (dtype == DType::bf16) return !has_full_exponent(bytes, std::uint16_t{0x7F80});
+  if (dtype == DType::f16) return !has_full_exponent(bytes, std::uint16_t{0x7C00});
+  return dtype != DType::f32 || !has_full_exponent(bytes, std::uint32_t{0x7F800000});
+}
+
 }  // namespace quantised_files
 
 inline QuantisedDirectory::QuantisedDirectory(const Checkpoint& source, const std::filesystem::path& path,
@@ -220,6 +241,7 @@ inline void QuantisedDirectory::copy_tensors() {
     (void)entry.view.shape.elements(count);
     const auto bytes = quantised_files::bytes_at(entry.view.data, count * size_of(entry.view.dtype));
     writer_->write(entry.name, bytes);
+    if (!quantised_files::is_finite(bytes, entry.view.dtype)) not_finite_.push_back(entry.name);
     source_.tensors().file(entry.file).drop_pages(bytes);
   }
 }

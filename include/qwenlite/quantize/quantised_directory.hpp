@@ -57,6 +57,9 @@ class QuantisedDirectory final : public QuantisedSink {
   /// Writes everything that is still missing, as it is in the source, and puts the directory in its place.
   void commit();
 
+  /// Tensors that were copied although elements of theirs are NaN or infinite; after commit().
+  [[nodiscard]] const std::vector<std::string>& not_finite() const noexcept { return not_finite_; }
+
   /// Of model.safetensors.
   [[nodiscard]] Index bytes() const noexcept { return writer_->bytes(); }
 
@@ -74,6 +77,7 @@ class QuantisedDirectory final : public QuantisedSink {
   std::vector<std::string> plain_;    // modules that stay as they are, for fp8
   std::vector<NamedTensor> tensors_;  // of the file
   std::vector<Index> copied_;         // entries of the source that are copied
+  std::vector<std::string> not_finite_;
   std::unique_ptr<SafetensorsWriter> writer_;
 };
 
