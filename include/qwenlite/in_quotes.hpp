@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names that came out of a file, made fit for an error message: one line, bounded length.
+// Names and values that came out of a file, a command line or the environment, made fit for an error message:
+// one line, bounded length, nothing that a terminal would obey.
 #pragma once
 
 #include <string>
@@ -11,24 +12,33 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
-/// `text` in single quotes, control characters as '?', cut to 120 bytes with "..." in the middle.
-/// Files decide tensor names, so a message must survive a name of a megabyte or with line breaks.
-[[nodiscard]] inline std::string in_quotes(std::string_view text) {
-  constexpr std::size_t limit = 120;
-  constexpr std::size_t half = limit / 2;
-  std::string out = "'";
+/// `text` with control characters as '?', also those of 8 bits in UTF-8 (U+0080 to U+009F), cut to about
+/// `limit` bytes with "..." in the middle.
+[[nodiscard]] inline std::string on_one_line(std::string_view text, std::size_t limit) {
+  std::string out;
   const auto append = [&out](std::string_view part) {
-    for (const char c : part) out += (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) ? '?' : c;
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      const auto byte = static_cast<unsigned char>(part[i]);
+      const auto next = static_cast<unsigned char>(i + 1 < part.size() ? part[i + 1] : 0);
+      const bool eight_bits = byte == 0xC2 && next >= 0x80 && next < 0xA0;
+      out += byte < 0x20 || byte == 0x7F || eight_bits ? '?' : part[i];
+      if (eight_bits) ++i;
+    }
   };
   if (text.size() <= limit) {
     append(text);
-  } else {
-    append(text.substr(0, half));
-    out += "...";
-    append(text.substr(text.size() - half));
+    return out;
   }
-  out += '\'';
+  append(text.substr(0, limit / 2));
+  out += "...";
+  append(text.substr(text.size() - limit / 2));
   return out;
+}
+
+/// That in single quotes, of 120 bytes at most: files decide tensor names, so a message must survive a name
+/// of a megabyte or with line breaks.
+[[nodiscard]] inline std::string in_quotes(std::string_view text) {
+  return "'" + on_one_line(text, 120) + "'";
 }
 
 }  // namespace QWENLITE_ABI

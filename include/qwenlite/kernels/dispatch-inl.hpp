@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 
+#include <qwenlite/in_quotes.hpp>
 #include <qwenlite/kernels/dispatch.hpp>
 #include <qwenlite/kernels/process.hpp>
 #include <qwenlite/kernels/scalar.hpp>
@@ -108,8 +109,7 @@ QWENLITE_INLINE const KernelTable& by_name(std::string_view name, const char* as
     if (t->name == name) return *t;
     choices += (choices.empty() ? "" : ", ") + std::string(t->name);
   }
-  throw Error(ErrorCode::unsupported, asked_by, "'" + std::string(name) + "'",
-              "one that this CPU runs (" + choices + ")");
+  throw Error(ErrorCode::unsupported, asked_by, in_quotes(name), "one that this CPU runs (" + choices + ")");
 }
 
 QWENLITE_INLINE Choice fastest([[maybe_unused]] const CpuFeatures& cpu, [[maybe_unused]] bool tiles_granted) {

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include <qwenlite/in_quotes.hpp>
 #include <qwenlite/models/open_options.hpp>
 
 namespace qwenlite {
@@ -86,7 +87,7 @@ inline void choose_check(const OpenOptions& options, Choices& choices) {
   const char* value = std::getenv("QWENLITE_CHECK");
   const std::string_view text = value != nullptr ? value : "";
   if (!text.empty() && text != "0" && text != "1") {
-    throw Error(ErrorCode::bad_argument, "QWENLITE_CHECK", {"'", text, "'"}, "0 or 1");
+    throw Error(ErrorCode::bad_argument, "QWENLITE_CHECK", in_quotes(text), "0 or 1");
   }
   choices.check = options.check || text == "1";
   choices.check_reason = options.check ? "asked for" : choices.check ? "QWENLITE_CHECK=1" : "";
