@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include <qwenlite/in_quotes.hpp>
+
 #include "chat/printable.hpp"
 #include "chat/saved_conversation.hpp"
 
@@ -47,18 +49,23 @@ std::string trimmed(std::string_view text) {
 bool switched(const std::string& argument, bool now) {
   if (argument.empty()) return !now;
   if (argument != "on" && argument != "off") {
-    throw ql::Error(ql::ErrorCode::bad_argument, "the argument", "'" + argument + "'", "on or off");
+    throw ql::Error(ql::ErrorCode::bad_argument, "the argument", ql::in_quotes(argument), "on or off");
   }
   return argument == "on";
 }
 
 void refuse_argument(const std::string& argument) {
   if (argument.empty()) return;
-  throw ql::Error(ql::ErrorCode::bad_argument, "the argument", "'" + argument + "'", "none");
+  throw ql::Error(ql::ErrorCode::bad_argument, "the argument", ql::in_quotes(argument), "none");
 }
 
 std::string messages_in_words(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " message" : " messages");
+}
+
+/// No message, or a system message alone.
+bool nothing_said(const std::vector<ql::Message>& messages) {
+  return messages.empty() || (messages.size() == 1 && messages.front().role == "system");
 }
 
 void require_file(const std::string& argument) {
@@ -90,7 +97,7 @@ bool Commands::run(const Command& command) {
   const auto* const row = std::find_if(std::begin(CommandTable::rows), end,
                                        [&](const auto& r) { return r.name == command.name; });
   if (row == end) {
-    notes_ << "note: there is no command " << printable_line(command.name) << "; there are";
+    notes_ << "note: there is no command " << ql::in_quotes(command.name) << "; there are";
     for (const std::string& name : command_names()) notes_ << ' ' << name;
     notes_ << " (// begins a message with a slash)" << std::endl;
     return true;
@@ -175,13 +182,15 @@ bool Commands::load(const std::string& argument) {
   const ql::Tokenizer& tokenizer = chat_.tokenizer();
   SavedConversation saved =
       load_conversation(argument, tokenizer.chat_template().family().value_or(ql::ChatFamily::qwen3));
-  const auto tokens = tokenizer.encode_chat(saved.messages).size();  // throws if the template refuses them
   const std::size_t count = saved.messages.size();
+  // Throws if the template refuses them, as it may do when nothing was said yet.
+  const std::size_t tokens = nothing_said(saved.messages) ? 0 : tokenizer.encode_chat(saved.messages).size();
   chat_.set_messages(std::move(saved.messages));
   chat_.set_thinking(saved.thinking);
   told_full_ = false;
-  notes_ << "note: loaded " << messages_in_words(count) << " (" << tokens << " tokens) from "
-         << printable_line(argument) << std::endl;
+  notes_ << "note: loaded " << messages_in_words(count);
+  if (tokens > 0) notes_ << " (" << tokens << " tokens)";
+  notes_ << " from " << printable_line(argument) << std::endl;
   return true;
 }
 

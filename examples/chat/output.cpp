@@ -67,12 +67,18 @@ void ReplyPrinter::write_control(std::string_view sequence) {
 void print_stats(std::ostream& out, const ql::ChatReply& reply, const StepTimes& times, const Chat& chat,
                  const programs::Storage& storage) {
   const ql::GenerateStats& g = reply.generate;
-  out << std::fixed << std::setprecision(1) << "stats: prompt " << reply.prompt_tokens << " tokens, "
-      << reply.reused_tokens << " reused, ";
-  if (reply.replayed_tokens > 0) out << reply.replayed_tokens << " of them processed again, ";
-  out << g.prompt_tokens << " computed at " << g.prefill_tokens_per_second() << " tokens/s ("
-      << ql::name_of(reply.reuse) << ")\n"
-      << "stats: generated " << g.generated_tokens << " tokens at " << g.tokens_per_second()
+  out << std::fixed << std::setprecision(1) << "stats: prompt " << reply.prompt_tokens << " tokens, ";
+  if (storage.kv == "none") {  // also what the session has ids of
+    const double rate =
+        g.prefill_seconds > 0 ? static_cast<double>(reply.prompt_tokens) / g.prefill_seconds : 0;
+    out << "0 reused, " << reply.prompt_tokens << " computed at " << rate << " tokens/s (nothing is kept)\n";
+  } else {
+    out << reply.reused_tokens << " reused, ";
+    if (reply.replayed_tokens > 0) out << reply.replayed_tokens << " of them processed again, ";
+    out << g.prompt_tokens << " computed at " << g.prefill_tokens_per_second() << " tokens/s ("
+        << ql::name_of(reply.reuse) << ")\n";
+  }
+  out << "stats: generated " << g.generated_tokens << " tokens at " << g.tokens_per_second()
       << " tokens/s, the first after " << 1000 * g.time_to_first_token << " ms, ended by "
       << ql::name_of(reply.end) << '\n';
   const std::span<const double> steps = times.seconds();
@@ -103,14 +109,16 @@ const char* note_on_stop(bool single_question, bool remembered) {
 }  // namespace
 
 void print_notes(std::ostream& out, const ql::ChatReply& reply, const NoteOptions& options) {
-  if (reply.end == ql::ReplyEnd::length) out << "note: the reply was cut off at --max-new-tokens\n";
-  if (reply.end == ql::ReplyEnd::context) {
-    out << "note: the reply was cut off, because the context is full"
-        << (options.larger_context ? " (--context makes it larger)\n" : "\n");
-  }
-  if (reply.end == ql::ReplyEnd::cancelled) {
+  const bool only_thought = !reply.answered() && reply.message.reasoning_content;
+  const char* const when = only_thought ? " while the model was still thinking, without an answer" : "";
+  if (reply.end == ql::ReplyEnd::length) {
+    out << "note: the reply was cut off at --max-new-tokens" << when << '\n';
+  } else if (reply.end == ql::ReplyEnd::context) {
+    out << "note: the reply was cut off" << when << (only_thought ? ":" : ", because")
+        << " the context is full" << (options.larger_context ? " (--context makes it larger)\n" : "\n");
+  } else if (reply.end == ql::ReplyEnd::cancelled) {
     out << note_on_stop(options.single_question, reply.remembered);
-  } else if (!reply.answered() && reply.message.reasoning_content) {
+  } else if (only_thought) {
     out << "note: the model ended while it was still thinking, without an answer\n";
   }
   if (reply.thinking_closed_by_budget && options.thinking_allowed) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unistd.h>
 
+#include <qwenlite/in_quotes.hpp>
 #include <qwenlite/text/conversation.hpp>
 
 namespace fs = std::filesystem;
@@ -35,7 +36,7 @@ void check_role(const std::string& role) {
   for (const char* known : {"system", "user", "assistant", "tool"}) {
     if (role == known) return;
   }
-  throw ql::Error(ql::ErrorCode::bad_text, "role", "'" + role + "'", "system, user, assistant or tool");
+  throw ql::Error(ql::ErrorCode::bad_text, "role", ql::in_quotes(role), "system, user, assistant or tool");
 }
 
 /// A file under a name of its own, gone again unless it was given its final name.
@@ -100,6 +101,7 @@ SavedConversation load_conversation(const std::string& path, ql::ChatFamily fami
   if (!file) fail(path, "could not be read");
   try {
     ql::ChatRequest request = ql::parse_chat_request(text, family);
+    for (const std::string& field : request.passed_over) throw ql::Error(ql::ErrorCode::bad_text, field);
     for (const ql::Message& message : request.messages) check_role(message.role);
     return {std::move(request.messages), request.options.enable_thinking};
   } catch (const ql::Error& e) {

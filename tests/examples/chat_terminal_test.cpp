@@ -128,6 +128,25 @@ TEST_CASE("a saved conversation goes on where it ended") {
   CHECK(std::distance(fs::directory_iterator(scratch.path()), fs::directory_iterator()) == 1);
 }
 
+TEST_CASE("a conversation in which nothing was said can be saved and loaded") {
+  for (const std::string model : {"qwen3", "qwen3_5"}) {
+    const TemporaryDirectory scratch;
+    const std::string file = (scratch.path() / "chat.json").string();
+    const auto told = [&](const std::string& lines) {
+      return run("chat", {"--interactive", "--no-think", "--temperature", "0", "--model", model}, lines);
+    };
+    const Result plain = told("Hello\n");
+    const Result none = told("/save " + file + "\n/load " + file + "\nHello\n");
+    CHECK(none.err == "note: saved 0 messages to " + file + "\nnote: loaded 0 messages from " + file + "\n");
+    CHECK(none.out == plain.out);
+    const Result system =
+        told("/system Be brief.\n/save! " + file + "\n/system off\n/load " + file + "\n/system\n");
+    CHECK_THAT(system.err, has_text("note: loaded 1 message from " + file +
+                                    "\n"
+                                    "note: the system message is: Be brief.\n"));
+  }
+}
+
 TEST_CASE("files that cannot be saved or loaded are named") {
   const TemporaryDirectory scratch;
   const std::string at = scratch.path().string() + "/";
@@ -153,6 +172,10 @@ TEST_CASE("files that cannot be saved or loaded are named") {
   load("[]", "is not a saved conversation");
   load(R"({"messages": 1})", "is not a saved conversation");
   load(R"({"messages": [{"role": "nobody", "content": "x"}]})", "found 'nobody', expected system");
+  load(R"({"messages": [{"role": "assistant", "content": "x", "reasoning_content": 5}]})",
+       "is not a saved conversation: messages[0].reasoning_content: found a number, expected a string");
+  load(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]})",
+       "messages[0].content: found an array, expected a string");
   load(std::string(100000, '['), "is not a saved conversation");
 }
 
