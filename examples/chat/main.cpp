@@ -83,8 +83,10 @@ void add_options(CLI::App& app, chat::Options& o) {
   app.add_option("--system", o.chat.system, "system message");
   add_reply_options(app, o);
   add_sampling_options(app, o);
-  app.add_option("--context", o.chat.session.max_tokens,
-                 "tokens that conversation and reply may have together")
+  app.add_option(
+         "--context", o.chat.session.max_tokens,
+         "tokens that conversation and reply may have together (default: 4096, or the model's context "
+         "if that is less)")
       ->check(programs::number_in<Index>(1, many));
   programs::add_family_option(app, o.family);
   programs::add_run_options(app, o.run);

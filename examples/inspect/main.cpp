@@ -13,11 +13,11 @@ using inspect::Options;
 
 /// What every subcommand takes; those that run the network tell it too.
 CLI::App& add_command(CLI::App& app, Options& options, const char* name, const char* description,
-                      bool runs = false) {
+                      bool runs = false, const char* default_chunk = "512") {
   CLI::App& command = *app.add_subcommand(name, description);
   command.add_option("DIRECTORY", options.directory, programs::checkpoint_help)->required();
   command.add_flag("--json", options.json, "print one JSON object");
-  programs::add_run_options(command, options.run, runs);
+  programs::add_run_options(command, options.run, runs, default_chunk);
   return command;
 }
 
@@ -39,7 +39,7 @@ void add_text_commands(CLI::App& app, Options& options) {
 
 void add_network_commands(CLI::App& app, Options& options) {
   constexpr qwenlite::Index many = 1 << 24;
-  CLI::App& logits = add_command(app, options, "logits", "logits after given token ids", true);
+  CLI::App& logits = add_command(app, options, "logits", "logits after given token ids", true, "64");
   add_ids(logits, options);
   CLI::Option* positions =
       logits.add_option("--positions", options.positions, "positions to show: 0,2 (default: the last)");

@@ -37,7 +37,8 @@ struct RunOptions {
 
 /// `shown`: they are in the help. Commands that compute nothing take them too, so that one list of options
 /// suits all commands.
-inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = true) {
+inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = true,
+                            const char* default_chunk = "512") {
   const std::string group = shown ? "Options" : unlisted;
   app.add_option("--threads", options.threads,
                  "threads to compute with; 0 (default): one for each core of the process")
@@ -49,8 +50,9 @@ inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = tru
       ->group(group)
       ->check(a_kv_format());
   app.add_option("--weights", options.weights,
-                 "quantise weights while opening: int8, int4, fp8, or with a group of 32, 64 or 128: "
-                 "int4:32, int4:64:zeros, int8:128; or the format that they are stored in: bf16, f16, f32 "
+                 "quantise weights while opening: int8 (or int8:row, the same: a scale for each row), int4, "
+                 "fp8, or with a group of 32, 64 or 128: int4:32, int4:64:zeros, int8:128; or the format "
+                 "that they are stored in: bf16, f16, f32 "
                  "(default: as stored)")
       ->group(group)
       ->check(a_weight_format());
@@ -64,7 +66,9 @@ inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = tru
          "of the instruction set)")
       ->group(group)
       ->check(one_of({"bf16", "exact", "int8"}));
-  app.add_option("--chunk", options.chunk, "tokens of a prompt that pass through the network together")
+  app.add_option("--chunk", options.chunk,
+                 std::string("tokens of a prompt that pass through the network together (default: ") +
+                     default_chunk + ")")
       ->group(group)
       ->check(number_in<qwenlite::Index>(1, 1 << 20));
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include <qwenlite/checkpoint/checkpoint.hpp>
+#include <qwenlite/in_quotes.hpp>
 #include <qwenlite/kernels/weight_words.hpp>
 
 namespace programs {
@@ -23,8 +24,8 @@ inline std::optional<qwenlite::WeightFormat> weight_format(std::string_view text
 inline CLI::Validator a_weight_format() {
   const auto check = [](const std::string& text) -> std::string {
     if (weight_format(text)) return {};
-    return "found '" + text +
-           "', expected int8, int4 or fp8, or with a group of 32, 64 or 128 as in int8:128 or int4:64:zeros; "
+    return "found " + qwenlite::in_quotes(text) +
+           ", expected int8, int4 or fp8, or with a group of 32, 64 or 128 as in int8:128 or int4:64:zeros; "
            "or bf16, f16 or f32 where weights are stored so";
   };
   return CLI::Validator(check, "");
@@ -44,12 +45,13 @@ inline bool is_one_of(Matrices which, std::string_view name) {
 
 /// A format that is not quantised says how matrices are stored, and nothing is converted to it: of a
 /// checkpoint that stores them otherwise it is wrong usage. An empty word asks for nothing. For those
-/// that are packed there is check_packed.
+/// that are packed there is check_packed; embeddings seldom are where layers are.
 inline void check_stored(const qwenlite::Checkpoint& files, Matrices which, const std::string& option,
                          const std::string& word) {
   const std::optional<qwenlite::WeightFormat> wanted = weight_format(word);
   if (!wanted || is_quantised(wanted->format)) return;
-  if (files.config().quantisation.method != qwenlite::QuantMethod::none) return;
+  const bool packed = files.config().quantisation.method != qwenlite::QuantMethod::none;
+  if (packed && which == Matrices::layers) return;
   for (const qwenlite::TensorFiles::Entry& entry : files.tensors().entries()) {
     const auto stored = qwenlite::stored_format(entry.view.dtype);
     if (!is_one_of(which, entry.name) || !stored || *stored == wanted->format) continue;
