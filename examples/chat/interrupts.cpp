@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
 
 namespace chat {
@@ -52,7 +53,13 @@ Interrupts::Interrupts() {
     if (!is_ignored(signal)) sigaddset(&watched_, signal);
   }
   pthread_sigmask(SIG_BLOCK, &watched_, &before_);
-  watcher_ = std::thread([this] { watch(); });
+  try {
+    watcher_ = std::thread([this] { watch(); });
+  } catch (const std::system_error& e) {
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    throw std::runtime_error(std::string("the thread that waits for Ctrl-C could not be started: ") +
+                             e.code().message());
+  }
 }
 
 Interrupts::~Interrupts() {

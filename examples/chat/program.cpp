@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "chat/printable.hpp"
+#include "programs/out_of_memory.hpp"
 #include "programs/terminal.hpp"
 
 namespace ql = qwenlite;
@@ -40,7 +41,8 @@ Program::Program(const Options& options, const ql::Checkpoint& files, const ql::
       interrupts_(interrupts),
       bar_(std::cerr),
       model_(programs::open_model(files, options.run)),
-      chat_(model_, tokenizer, chat_options()),
+      chat_(programs::with_memory_for("the conversation's context",
+                                      [&] { return Chat(model_, tokenizer, chat_options()); })),
       commands_(chat_, std::cerr, options.stats),
       printer_(std::cout, style_for(isatty(STDOUT_FILENO) != 0, options.think)) {
   for (const std::string& warning : files.warnings()) {

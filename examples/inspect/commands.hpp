@@ -26,8 +26,8 @@ struct Options {
   bool special = false;
   std::string family;  // of the chat template, when it is not known by its text
 
-  std::string positions;  // logits
-  std::string at;
+  std::optional<std::string> positions;  // logits
+  std::optional<std::string> at;
   bool all = false;
   bool mtp = false;
   Index top = 5;
@@ -44,8 +44,9 @@ struct Options {
 /// usage, a file that cannot be read is a failure.
 [[nodiscard]] std::vector<int> parse_ids(const std::string& text, const char* option);
 
-/// The same, of at least one id.
-[[nodiscard]] std::vector<int> some_ids(const Options& options);
+/// The same, of at least one id (or position: `what` an option is about).
+[[nodiscard]] std::vector<int> some_ids(const std::string& text, const char* option,
+                                        const char* what = "token id");
 
 /// Wrong usage unless the model was made for so many tokens, which come from this option (or these).
 void check_context(const qwenlite::Checkpoint& files, const char* option, Index tokens);

@@ -16,6 +16,7 @@
 #include "inspect/commands.hpp"
 #include "inspect/json_output.hpp"
 #include "programs/open_model.hpp"
+#include "programs/out_of_memory.hpp"
 
 namespace ql = qwenlite;
 
@@ -60,9 +61,9 @@ struct LogitsRequest {
 
 LogitsRequest checked_request(const Options& options, Index vocab_size) {
   LogitsRequest request;
-  request.ids = some_ids(options);
+  request.ids = some_ids(options.ids, "--ids");
   const auto count = static_cast<Index>(request.ids.size());
-  if (!options.at.empty()) request.at = parse_ids(options.at, "--at");
+  if (options.at) request.at = some_ids(*options.at, "--at");
   for (const int id : request.at) {
     if (id >= vocab_size) {
       throw CLI::ValidationError(
@@ -71,10 +72,10 @@ LogitsRequest checked_request(const Options& options, Index vocab_size) {
   }
   if (options.all) {
     for (Index i = 0; i < count; ++i) request.positions.push_back(i);
-  } else if (options.positions.empty()) {
+  } else if (!options.positions) {
     request.positions = {count - 1};
   } else {
-    for (const int position : parse_ids(options.positions, "--positions")) {
+    for (const int position : some_ids(*options.positions, "--positions", "position")) {
       if (position >= count) {
         throw CLI::ValidationError("--positions", "found " + std::to_string(position) +
                                                       ", expected positions below " + std::to_string(count));
@@ -249,7 +250,7 @@ void show_logits(const Options& options) {
   check_context(files, "--ids", std::ssize(request.ids));
   const programs::ProgramModel model = programs::open_model(files, bounded.run);
   const auto count = static_cast<Index>(request.ids.size());
-  auto session = model.new_session({.max_tokens = count});
+  auto session = programs::new_session(model, count);
   LogitsPrinter printer(options, request);
   std::function<void(int next)> predictions;  // found out before anything is printed
   if (options.mtp) {
@@ -286,7 +287,7 @@ void show_logits(const Options& options) {
 }
 
 void generate(const Options& options) {
-  const std::vector<int> ids = some_ids(options);
+  const std::vector<int> ids = some_ids(options.ids, "--ids");
   GenerateReport report;
   const auto start = Clock::now();
   const ql::Checkpoint files(options.directory);
@@ -294,7 +295,7 @@ void generate(const Options& options) {
   const programs::ProgramModel model = programs::open_model(files, options.run);
   report.open_seconds = seconds_since(start);
   report.tokenizer_seconds = time_tokenizer(options.directory);
-  auto session = model.new_session({.max_tokens = static_cast<Index>(ids.size()) + options.n});
+  auto session = programs::new_session(model, std::ssize(ids) + options.n);
   ql::GenerateOptions how;
   how.max_new_tokens = options.n;
   how.sampling.temperature = 0;

@@ -22,7 +22,7 @@ std::vector<int> ids_of_file(const std::string& name) {
   const auto json =
       nlohmann::ordered_json::parse(programs::read_text(name, programs::most_small), nullptr, false);
   const auto reject = [&](const std::string& found) -> ql::Error {
-    return {ql::ErrorCode::bad_file, name, found, "a JSON array of token ids"};
+    return {ql::ErrorCode::bad_file, ql::in_quotes(name), found, "a JSON array of token ids"};
   };
   if (!json.is_array()) throw reject(json.is_discarded() ? "text that is not JSON" : json.type_name());
   std::vector<int> ids;
@@ -58,7 +58,8 @@ std::vector<int> parse_ids(const std::string& text, const char* option) {
     const auto [stop, status] = std::from_chars(at, end, id);
     const bool separated = stop == end || (*stop == ',' && stop + 1 != end);
     if (status != std::errc{} || id < 0 || !separated) {
-      throw CLI::ValidationError(option, "found '" + text + "', expected numbers like 1,2,3 or @FILE.json");
+      throw CLI::ValidationError(
+          option, "found " + ql::in_quotes(text) + ", expected numbers like 1,2,3 or @FILE.json");
     }
     ids.push_back(id);
     at = stop == end ? end : stop + 1;
@@ -66,9 +67,11 @@ std::vector<int> parse_ids(const std::string& text, const char* option) {
   return ids;
 }
 
-std::vector<int> some_ids(const Options& options) {
-  std::vector<int> ids = parse_ids(options.ids, "--ids");
-  if (ids.empty()) throw CLI::ValidationError("--ids", "found none, expected at least one token id");
+std::vector<int> some_ids(const std::string& text, const char* option, const char* what) {
+  std::vector<int> ids = parse_ids(text, option);
+  if (ids.empty()) {
+    throw CLI::ValidationError(option, std::string("found none, expected at least one ") + what);
+  }
   return ids;
 }
 
@@ -82,7 +85,8 @@ void check_context(const ql::Checkpoint& files, const char* option, Index tokens
 void tokenize(const Options& options) {
   const ql::Tokenizer tokenizer = programs::open_tokenizer(options.directory, options.family);
   const std::string text = options.text ? *options.text : programs::all_input(programs::most_text);
-  print_ids(tokenizer.encode(text, {.control_tokens = options.special}), options);
+  const auto encode = [&] { return tokenizer.encode(text, {.control_tokens = options.special}); };
+  print_ids(programs::with_memory_for("the tokens of the text", encode), options);
 }
 
 void detokenize(const Options& options) {
@@ -107,6 +111,9 @@ void render_template(const Options& options) {
   const ql::ChatTemplate& chat = tokenizer.chat_template();
   const ql::ChatRequest request = ql::parse_chat_request(programs::all_input(programs::most_small),
                                                          chat.family().value_or(ql::ChatFamily::qwen3));
+  for (const std::string& field : request.passed_over) {
+    std::cerr << "note: " << field << "; the template of this model passes over it\n";
+  }
   const std::string text = chat.render(request.messages, request.options);
   const std::vector<int> ids = tokenizer.encode_chat(request.messages, request.options);
   if (options.json) {

@@ -13,6 +13,7 @@
 #include "inspect/commands.hpp"
 #include "inspect/json_output.hpp"
 #include "programs/open_model.hpp"
+#include "programs/out_of_memory.hpp"
 
 namespace ql = qwenlite;
 
@@ -106,7 +107,7 @@ void check_output(const std::string& path, const ql::Checkpoint& files) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(files.directory())) {
     if (path.empty() || !std::filesystem::equivalent(entry.path(), path, ignored)) continue;
-    throw ql::Error(ql::ErrorCode::bad_argument, "--out", "'" + path + "', a file of the checkpoint",
+    throw ql::Error(ql::ErrorCode::bad_argument, "--out", ql::in_quotes(path) + ", a file of the checkpoint",
                     "a name of its own");
   }
 }
@@ -114,12 +115,12 @@ void check_output(const std::string& path, const ql::Checkpoint& files) {
 }  // namespace
 
 void trace(const Options& options) {
-  const std::vector<int> ids = some_ids(options);
+  const std::vector<int> ids = some_ids(options.ids, "--ids");
   const ql::Checkpoint files(options.directory);
   check_context(files, "--ids", std::ssize(ids));
   check_output(options.out, files);
   const programs::ProgramModel model = programs::open_model(files, options.run);
-  auto session = model.new_session({.max_tokens = static_cast<Index>(ids.size())});
+  auto session = programs::new_session(model, std::ssize(ids));
   Collector collector(options.all);
   const ql::TraceSink sink = [&](std::string_view name, const ql::ConstMatrix<float>& rows) {
     collector.add(name, rows);

@@ -14,8 +14,10 @@
 
 #include "perplexity/report.hpp"
 #include "perplexity/texts.hpp"
+#include "programs/chat_family.hpp"
 #include "programs/demo_models.hpp"
 #include "programs/open_model.hpp"
+#include "programs/out_of_memory.hpp"
 #include "programs/progress_bar.hpp"
 #include "programs/text_file.hpp"
 
@@ -69,7 +71,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("DIRECTORY", o.model.directory, programs::checkpoint_help)->required();
   app.add_option("--text", o.text, "the text to predict")
       ->required()
-      ->option_text("FILE")
+      ->option_text("FILE REQUIRED")
       ->check(programs::a_name_of("a file"));
   app.add_flag("--conversations", o.conversations,
                "the text is conversations in the chat layout: each is read on its own, and only answers are "
@@ -105,21 +107,23 @@ perplexity::Ran description(const programs::ProgramModel& model, const Side& sid
 std::vector<perplexity::Text> texts_of(const Options& o, const ql::Tokenizer& tokenizer) {
   const std::string content = programs::read_text(o.text);
   if (content.empty()) {
-    throw ql::Error(ql::ErrorCode::bad_text, o.text, "an empty file", "a text of at least 2 tokens");
+    throw ql::Error(ql::ErrorCode::bad_text, ql::in_quotes(o.text), "an empty file",
+                    "a text of at least 2 tokens");
   }
   std::vector<perplexity::Text> texts;
   if (o.conversations) {
     texts = perplexity::conversations(tokenizer, content);
     if (texts.empty()) {
-      throw ql::Error(ql::ErrorCode::bad_text, o.text, "no answer that begins with a think block",
-                      "conversations in the chat layout");
+      throw ql::Error(ql::ErrorCode::bad_text, ql::in_quotes(o.text),
+                      "no answer that begins with a think block", "conversations in the chat layout");
     }
   } else {
     texts.push_back(perplexity::whole_text(tokenizer, content));
   }
   if (o.max_tokens) perplexity::shorten(texts, *o.max_tokens);
   if (texts.front().ids.size() < 2) {
-    throw ql::Error(ql::ErrorCode::bad_text, o.text, {texts.front().ids.size(), " token"}, "at least 2");
+    throw ql::Error(ql::ErrorCode::bad_text, ql::in_quotes(o.text), {texts.front().ids.size(), " token"},
+                    "at least 2");
   }
   return texts;
 }
@@ -129,10 +133,10 @@ std::vector<perplexity::Text> texts_of(const Options& o, const ql::Tokenizer& to
 void check_same_tokens(const Options& o, const ql::Tokenizer& tokenizer,
                        const std::vector<perplexity::Text>& texts) {
   if (o.reference.directory == o.model.directory || !programs::has_tokenizer(o.reference.directory)) return;
-  const ql::Tokenizer other(o.reference.directory);
+  const ql::Tokenizer other = programs::open_tokenizer(o.reference.directory, "");
   const auto reject = [&](const std::string& found) {
-    throw ql::Error(ql::ErrorCode::bad_argument, "tokenizer of " + o.reference.directory, found,
-                    "that of " + o.model.directory);
+    throw ql::Error(ql::ErrorCode::bad_argument, "tokenizer of " + ql::in_quotes(o.reference.directory),
+                    found, "that of " + ql::in_quotes(o.model.directory));
   };
   if (other.vocab_size() != tokenizer.vocab_size()) {
     reject(std::to_string(other.vocab_size()) + " tokens, not " + std::to_string(tokenizer.vocab_size()));
@@ -143,7 +147,7 @@ void check_same_tokens(const Options& o, const ql::Tokenizer& tokenizer,
   const std::vector<perplexity::Text> again = texts_of(o, other);
   const auto same = [](const perplexity::Text& a, const perplexity::Text& b) { return a.ids == b.ids; };
   if (!std::equal(texts.begin(), texts.end(), again.begin(), again.end(), same)) {
-    reject("other ids for " + o.text);
+    reject("other ids for " + ql::in_quotes(o.text));
   }
 }
 
@@ -175,8 +179,8 @@ class Run {
       : model_(model),
         reference_(reference),
         options_(windows),
-        session_(model.new_session({.max_tokens = windows.window})) {
-    if (reference != nullptr) other_.emplace(reference->new_session({.max_tokens = windows.window}));
+        session_(programs::new_session(model, windows.window)) {
+    if (reference != nullptr) other_.emplace(programs::new_session(*reference, windows.window));
   }
 
   ql::Score over(const std::vector<perplexity::Text>& texts) {
@@ -237,7 +241,7 @@ void run(Options& o, bool with_reference) {
     context = std::min(context, other.config().context_limit());
   }
   const ql::ScoreOptions windows = windows_of(o, context);
-  const ql::Tokenizer tokenizer(o.model.directory);
+  const ql::Tokenizer tokenizer = programs::open_tokenizer(o.model.directory, "");
   const std::vector<perplexity::Text> texts = texts_of(o, tokenizer);
   if (reference) check_same_tokens(o, tokenizer, texts);
 

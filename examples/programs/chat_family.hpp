@@ -9,6 +9,7 @@
 #include <qwenlite/text/tokenizer.hpp>
 
 #include "programs/command_line.hpp"
+#include "programs/out_of_memory.hpp"
 
 namespace programs {
 
@@ -23,7 +24,7 @@ inline qwenlite::Tokenizer open_tokenizer(const std::string& directory, const st
   qwenlite::TokenizerOptions how;
   if (family == "qwen3") how.family = qwenlite::ChatFamily::qwen3;
   if (family == "qwen3.5") how.family = qwenlite::ChatFamily::qwen3_5;
-  return qwenlite::Tokenizer(directory, how);
+  return with_memory_for("the tokenizer", [&] { return qwenlite::Tokenizer(directory, how); });
 }
 
 /// Throws the library's `unsupported` for a template that is not known, with the option that helps.

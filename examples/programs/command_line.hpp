@@ -2,16 +2,18 @@
 //
 // What the programs share on the command line: checked numbers, standard streams that are open, and one way
 // to end. A failure is one line `error: ...` and status 1; wrong usage is one line that says what is right
-// and status 2.
+// and status 2. Whatever these lines quote, they hold nothing that a terminal would obey.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <fcntl.h>
 #include <iostream>
+#include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include <qwenlite/error.hpp>
+#include <qwenlite/in_quotes.hpp>
 
 namespace programs {
 
@@ -39,7 +42,8 @@ CLI::Validator number_in(Number least, Number most) {
     const auto [stop, status] = std::from_chars(text.data(), end, value);
     if (status == std::errc{} && stop == end && value >= least && value <= most) return {};
     std::ostringstream message;
-    message << "found '" << text << "', expected a number from " << least << " to " << most;
+    message << "found " << qwenlite::in_quotes(text) << ", expected a number from " << least << " to "
+            << most;
     return message.str();
   };
   return CLI::Validator(check, "");
@@ -53,7 +57,7 @@ inline CLI::Validator one_of(const std::vector<std::string>& words) {
       if (word == text) return {};
       choices += (choices.empty() ? "" : &word == &words.back() ? " or " : ", ") + word;
     }
-    return "found '" + text + "', expected " + choices;
+    return "found " + qwenlite::in_quotes(text) + ", expected " + choices;
   };
   return CLI::Validator(check, "");
 }
@@ -66,11 +70,11 @@ inline CLI::Validator a_name_of(const std::string& what) {
   return CLI::Validator(check, "");
 }
 
-/// Text on one line, whatever is in it.
+/// A message on one line, whatever is in it. The command line's parser quotes all that it did not expect.
 inline std::string one_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   for (char& c : text) c = c == '\n' || c == '\r' ? ' ' : c;
-  return text;
+  return qwenlite::on_one_line(text, 2000);
 }
 
 /// The subcommand that was being parsed, or the program.
@@ -104,13 +108,18 @@ inline void keep_standard_streams() {
   }
 }
 
+/// A file that grows beyond what `ulimit -f` allows is an error like others, with a name, and what was
+/// written of it is removed; the signal would end the program before.
+inline void take_file_limits_as_errors() {
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
 /// What is wrong with the command line, in one line.
 inline std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
   const bool no_subcommand = app.get_require_subcommand_min() > 0 && app.get_subcommands().empty();
   if (!no_subcommand) return one_line(e.what());
   const std::vector<std::string> found = app.remaining();
-  return "found " + (found.empty() ? "none" : "'" + one_line(found.front()) + "'") +
-         ", expected a subcommand";
+  return "found " + (found.empty() ? "none" : qwenlite::in_quotes(found.front())) + ", expected a subcommand";
 }
 
 /// Parses the command line, then calls `work`. `usage` shows the words that follow a program's name, given
@@ -118,6 +127,7 @@ inline std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
 template <class Work, class Usage>
 int run_program(CLI::App& app, int argc, const char* const* argv, const Usage& usage, const Work& work) {
   keep_standard_streams();
+  take_file_limits_as_errors();
   app.set_version_flag("--version", app.get_name() + " " + qwenlite::version, "print the version and end");
   std::string asked_for;  // help or version
   try {
@@ -139,6 +149,10 @@ int run_program(CLI::App& app, int argc, const char* const* argv, const Usage& u
   } catch (const CLI::ParseError& e) {
     std::cerr << call_of(app) << ": " << one_line(e.what()) << "\n";
     return exit_usage;
+  } catch (const std::bad_alloc&) {
+    std::cout.flush();
+    std::cerr << "error: out of memory: the system gives the program no more\n";
+    return exit_failure;
   } catch (const std::exception& e) {
     std::cout.flush();
     std::cerr << "error: " << one_line(e.what()) << "\n";

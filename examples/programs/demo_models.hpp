@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include <qwenlite/error.hpp>
+#include <qwenlite/in_quotes.hpp>
 
 namespace programs {
 
@@ -53,7 +54,7 @@ inline std::string model_directory(const std::string& name, const char* argument
   for (const std::string_view model : demo_models)
     known += (known.empty() ? "" : " or ") + std::string(model);
   throw qwenlite::Error(qwenlite::ErrorCode::bad_argument, argument,
-                        name.empty() ? std::string("an empty name") : "'" + name + "'",
+                        name.empty() ? std::string("an empty name") : qwenlite::in_quotes(name),
                         "a checkpoint directory or a demo model (" + known + ")");
 }
 

@@ -15,6 +15,7 @@
 #include <qwenlite/models/qwen3.hpp>
 #include <qwenlite/models/qwen3_5.hpp>
 
+#include "programs/out_of_memory.hpp"
 #include "programs/progress_bar.hpp"
 #include "programs/run_options.hpp"
 
@@ -75,7 +76,10 @@ inline ProgramModel open_model(const qwenlite::Checkpoint& files, const RunOptio
   const auto wanted = [&]<class Network>(std::type_identity<Network>) {
     return Network::Kv::retains == options.cached();
   };
-  ProgramModel model = qwenlite::open_as<ProgramModel>(files, open, wanted);
+  const char* const purpose = open.weights || open.embedding_weights ? "the model with quantised weights"
+                                                                     : "the model beside its weights";
+  ProgramModel model =
+      with_memory_for(purpose, [&] { return qwenlite::open_as<ProgramModel>(files, open, wanted); });
   bar.erase();
   if (!options.precision.empty()) {
     tell_unused_precision(model, prefix + "precision");

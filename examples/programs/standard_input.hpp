@@ -12,6 +12,7 @@
 #include <qwenlite/error.hpp>
 
 #include "programs/input_limits.hpp"
+#include "programs/out_of_memory.hpp"
 
 namespace programs {
 
@@ -30,9 +31,11 @@ inline bool append_input(std::string& text) {
 
 /// All of it. Throws as append_input does, and `bad_text` when there are more than `most` bytes.
 inline std::string all_input(std::size_t most) {
-  std::string text;
-  while (append_input(text)) require_at_most(text.size(), most, "standard input");
-  return text;
+  return with_memory_for("standard input", [most] {
+    std::string text;
+    while (append_input(text)) require_at_most(text.size(), most, "standard input");
+    return text;
+  });
 }
 
 }  // namespace programs

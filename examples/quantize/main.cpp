@@ -13,8 +13,10 @@
 #include <qwenlite/quantize/quantise_checkpoint.hpp>
 #include <qwenlite/text/tokenizer.hpp>
 
+#include "programs/chat_family.hpp"
 #include "programs/command_line.hpp"
 #include "programs/demo_models.hpp"
+#include "programs/out_of_memory.hpp"
 #include "programs/progress_bar.hpp"
 #include "programs/text_file.hpp"
 #include "programs/weight_format.hpp"
@@ -45,10 +47,11 @@ struct Options {
 void add_options(CLI::App& app, Options& o) {
   app.add_option("SOURCE", o.source, programs::checkpoint_help)->required();
   app.add_option("OUT", o.out, "directory to write, which must not exist")->required();
-  app.add_option(
-         "--weights", o.weights,
-         "what layers become: int8, int4 (default), fp8, or with a group of 32, 64 or 128: int4:32, "
-         "int4:64:zeros, int8:128; the format that they are stored in (bf16, f16, f32) leaves them so")
+  app.add_option("--weights", o.weights,
+                 "what layers become: int8 (or int8:row, the same: a scale for each row), int4 (default), "
+                 "fp8, or with "
+                 "a group of 32, 64 or 128: int4:32, int4:64:zeros, int8:128; the format that they are "
+                 "stored in (bf16, f16, f32) leaves them so")
       ->check(programs::a_weight_format());
   app.add_option("--embedding-weights", o.embedding_weights,
                  "the same for embedding and output matrix (default: int8; with fp8 as stored)")
@@ -95,13 +98,13 @@ std::string demo_corpus() {
 std::vector<std::vector<int>> texts_of(const Options& o, const ql::Checkpoint& files) {
   const std::string name = o.calibration.empty() ? demo_corpus() : o.calibration;
   const std::string content = programs::read_text(name);
-  const ql::Tokenizer tokenizer(o.source);
+  const ql::Tokenizer tokenizer = programs::open_tokenizer(o.source, "");
   const std::vector<int> ids = tokenizer.encode(content, {.control_tokens = true});
   const std::vector<int> end = tokenizer.encode("<|endoftext|>", {.control_tokens = true});
   const Index longest = std::min<Index>(512, files.config().context_limit());
   auto texts = ql::calibration_texts(ids, end.size() == 1 ? end.front() : -1, longest,
                                      o.tokens.value_or(default_tokens));
-  if (texts.empty()) throw ql::Error(ql::ErrorCode::bad_text, name, "an empty file", "a text");
+  if (texts.empty()) throw ql::Error(ql::ErrorCode::bad_text, ql::in_quotes(name), "an empty file", "a text");
   return texts;
 }
 
@@ -158,8 +161,13 @@ void run(Options& o) {
     bar.show(done, all, " quantised " + quantize::megabytes(done) + " of " + quantize::megabytes(all));
   };
   quantize::Result result;
-  result.report = ql::quantise_checkpoint(files, o.out, options);
+  result.report =
+      programs::with_memory_for("quantising", [&] { return ql::quantise_checkpoint(files, o.out, options); });
   bar.erase();
+  for (const std::string& name : result.report.not_finite) {
+    std::cerr << "warning: tensor " << ql::in_quotes(name)
+              << ": found NaN or infinity, expected finite numbers; it is copied as it is\n";
+  }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   if (o.json) return quantize::write_json(std::cout, result);
   quantize::write_table(std::cout, result, options, o.out);

@@ -72,7 +72,7 @@ TEST_CASE("control characters are shown, not sent") {
 
 TEST_CASE("chat has commands, and a wrong one ends nothing") {
   const Result result = talk("/bogus\n/help\n/think maybe\n/reset now\n  /stats\nHello\n/exit\nHello\n");
-  CHECK(count(result.err, "there is no command /bogus; there are /help /reset") == 1);
+  CHECK(count(result.err, "there is no command '/bogus'; there are /help /reset") == 1);
   CHECK_THAT(result.err, has_text("/system [TEXT|off]"));
   std::istringstream lines(talk("/help\n").err);
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);

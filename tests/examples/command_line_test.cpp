@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What chat and inspect share: help and version, standard streams that are closed, full or directories, and
-// options that have no effect.
+// What the programs share: help and version, messages that quote what they were given, limits of the system,
+// standard streams that are closed, full or directories, and options that have no effect.
 #include <algorithm>
 #include <sys/stat.h>
 
@@ -138,6 +138,99 @@ TEST_CASE("chat tells that it has too few open files") {
   CHECK(result.err == "error: no pipe could be made: Too many open files\n");
 }
 
+TEST_CASE("what a message quotes is short and holds nothing that a terminal obeys") {
+  const TemporaryDirectory scratch;
+  const std::string text = scratch.write("text", "Hello!").string();
+  const std::string evil = "\x1b[31m\x07\xC2\x9B" + std::string(50000, 'x') + "\n" + std::string(50000, 'x');
+  const std::string shown = "'?[31m??xxx";
+  const std::vector<Words> calls = {
+      {"chat", "--kv", evil},
+      {"chat", "--threads", evil},
+      {"chat", "--weights", evil},
+      {"chat", "--model", evil},
+      {"chat", evil},
+      {"chat", "one", evil},
+      {"chat", "--" + evil},
+      {"inspect", evil},
+      {"inspect", "config", evil},
+      {"inspect", "logits", demo(), "--ids", evil},
+      {"inspect", "logits", demo(), "--ids", "@" + evil},
+      {"perplexity", demo(), "--text", evil},
+      {"quantize", demo(), "out", "--method", "gptq", "--calibration", evil},
+      {"quantize", demo(), (scratch.path() / evil).string()},
+  };
+  const auto check = [&](const Result& result) {
+    INFO(result.err.substr(0, 4000));
+    CHECK((result.status == 1 || result.status == 2));
+    CHECK(is_one_line(result.err));
+    CHECK(result.err.size() < 3000);
+    CHECK(result.err.find('\x1b') == std::string::npos);
+    CHECK(result.err.find("\xC2\x9B") == std::string::npos);
+    CHECK_THAT(result.err, has_text("?[31m??xxx"));
+  };
+  for (const Words& call : calls) {
+    check(run(call.front(), {call.begin() + 1, call.end()}, "Hello"));
+  }
+  CHECK_THAT(run("chat", {"--kv", evil}, "Hello").err, has_text("--kv: found " + shown));
+  for (const std::string variable : {"QWENLITE_ISA", "QWENLITE_CHECK"}) {
+    const Result result = run_words({"/usr/bin/env", variable + "=" + evil, path_of("chat")}, "Hello");
+    check(result);
+    CHECK_THAT(result.err, has_text("error: " + variable + ": found " + shown));
+  }
+}
+
+TEST_CASE("too little memory is told in a line that says what for") {
+  if (is_sanitized) {
+    WARN("SKIPPED: sanitizers reserve more address space than is allowed here");
+    return;
+  }
+  const TemporaryDirectory scratch;
+  const auto limited = [&](const std::string& limits, const std::string& call) {
+    return run_words({"/bin/sh", "-c", limits + "; exec '" + path_of("") + call});
+  };
+  const std::string text = scratch.write("text", "").string();
+  fs::resize_file(text, std::uintmax_t{60} << 20U);
+  const Result tokens = limited("ulimit -v 120000", "inspect' tokenize '" + demo() + "' <'" + text + "'");
+  CHECK(tokens.status == 1);
+  CHECK(is_one_line(tokens.err));
+  CHECK_THAT(tokens.err, has_text("error: out of memory: there is no room for "));
+
+  // A thread's stack is as large as the limit for stacks, and here larger than all memory.
+  const std::string limits = "ulimit -s 4000000 && ulimit -v 2000000";
+  if (limited(limits, "inspect' config '" + demo() + "' >/dev/null").status != 0) {
+    WARN("SKIPPED: the limit for stacks cannot be raised");
+    return;
+  }
+  const Result chat = limited(limits, "chat' --prompt Hello");
+  CHECK(chat.status == 1);
+  CHECK(chat.err ==
+        "error: the thread that waits for Ctrl-C could not be started: "
+        "Resource temporarily unavailable\n");
+  const Result threads = limited(limits, "inspect' explain '" + demo() + "' --threads 3");
+  CHECK(threads.status == 1);
+  CHECK(threads.err == "error: threads: found 3, expected at most 1, as the system refuses to start more\n");
+}
+
+TEST_CASE("the help tells what is required, and what holds when nothing is said") {
+  const auto help = [](const Words& words) {
+    std::string text = run(words.front(), {words.begin() + 1, words.end()}).out;
+    for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos;) {  // lines are broken anywhere
+      const std::size_t end = std::min(text.find_first_not_of(" \n", at), text.size());
+      text.replace(at, end - at, " ");
+    }
+    return text;
+  };
+  CHECK_THAT(help({"perplexity", "--help"}), has_text("--text FILE REQUIRED"));
+  CHECK_THAT(help({"chat", "--help"}), has_text("(default: 4096, or the model's context if that is less)"));
+  for (const Words& words :
+       {Words{"chat", "--help"}, Words{"perplexity", "--help"}, Words{"inspect", "generate", "--help"}}) {
+    CHECK_THAT(help(words), has_text("pass through the network together (default: 512)"));
+    CHECK_THAT(help(words), has_text("int8 (or int8:row, the same: a scale for each row)"));
+  }
+  CHECK_THAT(help({"inspect", "logits", "--help"}), has_text("(default: 64)"));
+  CHECK_THAT(help({"quantize", "--help"}), has_text("int8 (or int8:row, the same: a scale for each row)"));
+}
+
 TEST_CASE("input without an end is refused at a limit") {
   const auto check = [](const std::string& program, const std::string& rest, const std::string& place,
                         const std::string& limits) {
@@ -147,8 +240,8 @@ TEST_CASE("input without an end is refused at a limit") {
     CHECK(result.err == "error: " + place + ": found more than " + limits + "\n");
   };
   const std::string small = "67108864 bytes, expected at most 64 MiB";
-  check("inspect", "logits '" + demo() + "' --ids @/dev/zero", "/dev/zero", small);
-  check("inspect", "logits '" + demo() + "' --ids @/dev/stdin </dev/zero", "/dev/stdin", small);
+  check("inspect", "logits '" + demo() + "' --ids @/dev/zero", "'/dev/zero'", small);
+  check("inspect", "logits '" + demo() + "' --ids @/dev/stdin </dev/zero", "'/dev/stdin'", small);
   check("inspect", "template '" + demo() + "' </dev/zero", "standard input", small);
   check("chat", "</dev/zero", "standard input", small);
   check("chat", "--interactive </dev/zero", "a line of standard input", small);
@@ -156,9 +249,9 @@ TEST_CASE("input without an end is refused at a limit") {
   const std::string text = scratch.write("text", "").string();
   fs::resize_file(text, (std::uintmax_t{1} << 30U) + 1);  // takes no place on a disk
   const std::string large = "1073741824 bytes, expected at most 1024 MiB";
-  check("perplexity", "'" + demo() + "' --text '" + text + "'", text, large);
-  check("quantize", "'" + demo() + "' '" + text + ".out' --method awq --calibration '" + text + "'", text,
-        large);
+  const std::string named = "'" + text + "'";
+  check("perplexity", "'" + demo() + "' --text " + named, named, large);
+  check("quantize", "'" + demo() + "' '" + text + ".out' --method awq --calibration " + named, named, large);
 }
 
 TEST_CASE("a pipe that nobody writes to is refused at once, one with a writer is read") {
@@ -175,7 +268,7 @@ TEST_CASE("a pipe that nobody writes to is refused at once, one with a writer is
     const Result result = run_words(limited);
     CHECK(result.status == 1);
     CHECK(result.err ==
-          "error: " + pipe + ": cannot be read: found a pipe that nobody writes to, expected a file\n");
+          "error: '" + pipe + "': cannot be read: found a pipe that nobody writes to, expected a file\n");
   }
   const std::string read =
       "'" + path_of("inspect") + "' logits '" + demo() + "' --ids @/dev/fd/3 --json 3<&0";

@@ -122,6 +122,14 @@ TEST_CASE("inspect template renders a conversation") {
   const Json whole = run_json("inspect", {"tokenize", demo(), "--text", injected["text"], "--special"});
   CHECK(injected["ids"].size() > whole["ids"].size());  // what a user types is text
 
+  const Result parts = run("inspect", {"template", demo()},
+                           R"({"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]})");
+  CHECK(parts.status == 0);  // as the template has it
+  CHECK_THAT(parts.out, has_text("<|im_start|>user\n<|im_end|>"));
+  CHECK(parts.err ==
+        "note: messages[0].content: found an array, expected a string; the template of this model "
+        "passes over it\n");
+
   for (const char* bad : {"", "[]", "{", R"({"messages":1})", R"({"messages":[{"role":1}]})"}) {
     INFO(bad);
     check_failure("inspect", {"template", demo()}, {}, bad);

@@ -182,6 +182,10 @@ TEST_CASE("inspect says what is wrong with ids") {
   }
   check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--positions", "1"}, "positions below 1");
   check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--at", "512"}, "ids below 512");
+  check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--positions", ""},
+                    "--positions: found none, expected at least one position");
+  check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--at", ""},
+                    "--at: found none, expected at least one token id");
   check_usage_error("inspect", {"logits", tiny(), "--ids", "1", "--all", "--positions", "0"}, "excludes");
   check_failure("inspect", {"logits", tiny(), "--ids", "512"}, {"512", "0 to 511"});
   check_failure("inspect", {"logits", tiny(), "--ids", "@/no/such/file.json"}, {"/no/such/file.json"});

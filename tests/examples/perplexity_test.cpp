@@ -194,8 +194,9 @@ TEST_CASE("perplexity refuses a reference with other tokens") {
   const Words words = {"qwen3", "--text", text, "--reference", other.string()};
   const auto refused = [&](const Json& tokenizer, const std::string& found) {
     write_file(other / "tokenizer.json", tokenizer.dump());
-    check_failure("perplexity", words,
-                  {"tokenizer of " + other.string() + ": found " + found + ", expected that of " + demo()});
+    check_failure(
+        "perplexity", words,
+        {"tokenizer of '" + other.string() + "': found " + found + ", expected that of '" + demo() + "'"});
   };
   CHECK(run_json("perplexity", words)["kl"] == 0);
   Json changed = whole;
@@ -205,7 +206,7 @@ TEST_CASE("perplexity refuses a reference with other tokens") {
   refused(changed, "another token " + std::to_string(least));
   changed = whole;
   changed["model"]["merges"] = Json::array();
-  refused(changed, "other ids for " + text);
+  refused(changed, "other ids for '" + text + "'");
   changed = whole;
   Json more = changed["added_tokens"].back();
   more["id"] = more["id"].get<int>() + 1;
@@ -248,7 +249,7 @@ TEST_CASE("perplexity tells what is wrong with its files") {
   fails("", {text, "found an empty file, expected a text of at least 2 tokens"});
   fails("7", {text, "found 1 token, expected at least 2"});
   fails("Hello! Who are you?", {text, "no answer that begins with a think block"}, {"--conversations"});
-  check_failure("perplexity", {demo(), "--text", "/no/such/file"}, {"/no/such/file: cannot be read"});
+  check_failure("perplexity", {demo(), "--text", "/no/such/file"}, {"'/no/such/file': cannot be read"});
   check_failure("perplexity", {demo(), "--text", scratch.path().string()}, {"cannot be read"});
   check_failure("perplexity", {"/no/such/directory", "--text", held_out}, {"/no/such/directory"});
   check_failure("perplexity", {demo(), "--text", held_out, "--reference", tiny()},

@@ -3,6 +3,8 @@
 // quantize, as a program: directories that other programs open, its options and errors, and what a signal
 // leaves.
 
+#include <cstdint>
+#include <cstring>
 #include <iterator>
 
 #include "run_program.hpp"
@@ -94,6 +96,49 @@ TEST_CASE("other groups than those of a packed directory are wrong usage") {
   for (const char* word : {"int4", "int4:64"}) CHECK(run("inspect", logits("--weights", word)).status == 0);
 }
 
+TEST_CASE("another format than that of a plain embedding beside packed layers is wrong usage") {
+  const TemporaryDirectory scratch;
+  const std::string out = (scratch.path() / "out").string();
+  REQUIRE(run("quantize", {"qwen3", out, "--weights", "fp8"}).status == 0);  // as published checkpoints are
+  const auto logits = [&](const std::string& word) {
+    return Words{"logits", out, "--ids", "1,2", "--embedding-weights", word};
+  };
+  check_usage_error("inspect", logits("f32"), "--embedding-weights: found f32, expected bf16, as these");
+  for (const char* word : {"bf16", "int8"}) CHECK(run("inspect", logits(word)).status == 0);
+}
+
+TEST_CASE("a tensor that is copied although it holds NaN is told") {
+  const TemporaryDirectory scratch;
+  const fs::path source = scratch.path() / "source";
+  fs::copy(fs::path(QWENLITE_DEMO_MODELS) / "qwen3", source);
+  const std::string norm = "model.layers.0.input_layernorm.weight";
+  std::string content = read_file(source / "model.safetensors");
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, content.data(), sizeof header_bytes);
+  const Json place = Json::parse(content.substr(8, header_bytes))[norm]["data_offsets"];
+  for (std::size_t at = place[0]; at < place[1]; ++at) content[8 + header_bytes + at] = '\xff';
+  write_file(source / "model.safetensors", content);
+  const fs::path out = scratch.path() / "out";
+  const Result result = run("quantize", {source.string(), out.string(), "--weights", "int8"});
+  CHECK(result.status == 0);
+  CHECK(result.err == "warning: tensor '" + norm +
+                          "': found NaN or infinity, expected finite numbers; it is copied as it is\n");
+  CHECK(fs::exists(out / "model.safetensors"));
+}
+
+TEST_CASE("a limit on the size of files is an error that names the file") {
+  const TemporaryDirectory scratch;
+  const fs::path folder = scratch.path() / "folder";
+  fs::create_directory(folder);
+  const Result result = run_words(
+      {"/bin/sh", "-c",
+       "ulimit -f 200; exec '" + path_of("quantize") + "' qwen3 '" + (folder / "out").string() + "'"});
+  CHECK(result.status == 1);
+  CHECK(is_one_line(result.err));
+  CHECK_THAT(result.err, has_text("model.safetensors': cannot write it: File too large"));
+  CHECK(entries_in(folder) == 0);
+}
+
 TEST_CASE("quantize never replaces what it reads") {
   const TemporaryDirectory scratch;
   const fs::path own = scratch.path() / "own";
@@ -141,7 +186,7 @@ TEST_CASE("quantize tells what is wrong with its arguments") {
   }
   check_usage_error("quantize", {"qwen3", out, "--tokens", "0"}, "found '0'");
   check_failure("quantize", {"qwen3", out, "--method", "gptq", "--calibration", "/no/such/file"},
-                {"/no/such/file: cannot be read"});
+                {"'/no/such/file': cannot be read"});
   check_failure("quantize", {"/no/such/directory", out}, {"/no/such/directory"});
   check_failure("quantize", {"qwen3", "/no/such/folder/out"}, {"could not create a directory beside it"});
   check_failure("quantize", {"qwen3", scratch.path().string(), "--force"}, {"not a checkpoint directory"});
