@@ -5,6 +5,7 @@
 #include <iostream>
 #include <limits>
 
+#include <qwenlite/json_text.hpp>
 #include <qwenlite/text/chat_template.hpp>
 
 #include "inspect/commands.hpp"
@@ -19,16 +20,17 @@ namespace inspect {
 namespace {
 
 std::vector<int> ids_of_file(const std::string& name) {
-  const auto json =
-      nlohmann::ordered_json::parse(programs::read_text(name, programs::most_small), nullptr, false);
+  const std::string text = programs::read_text(name, programs::most_small);
   const auto reject = [&](const std::string& found) -> ql::Error {
     return {ql::ErrorCode::bad_file, ql::in_quotes(name), found, "a JSON array of token ids"};
   };
-  if (!json.is_array()) throw reject(json.is_discarded() ? "text that is not JSON" : json.type_name());
+  const auto [json, problem] = ql::json_text::parse(text, {.max_depth = 8, .max_commas = text.size()});
+  if (problem) throw reject(*problem);
+  if (!json.is_array()) throw reject(json.type_name());
   std::vector<int> ids;
   for (const auto& value : json) {
     if (!value.is_number_integer() || value > std::numeric_limits<int>::max() || value < 0) {
-      throw reject("an array with " + value.dump());
+      throw reject("an array with " + ql::on_one_line(value.dump(), 60));
     }
     ids.push_back(value.get<int>());
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -27,7 +28,7 @@ using Handler = nlohmann::json_sax<Json>;
 
 struct Limits {
   std::size_t max_depth = 32;
-  std::size_t max_commas = 65536;  ///< outside of strings: keys are searched one by one
+  std::size_t max_commas = 65536;  ///< outside of strings
 };
 
 /// What breaks the limits, or nothing. Says nothing else about the text. A zero byte is refused because
@@ -87,7 +88,7 @@ class TreeBuilder final : public Handler {
   bool start_object(std::size_t /*size*/) override { return open(Json::value_t::object); }
   bool start_array(std::size_t /*size*/) override { return open(Json::value_t::array); }
   bool key(string_t& name) override {
-    place_ = &levels_.back()->get_ref<Json::object_t&>()[name];
+    place_ = &levels_.back().member(name);
     return true;
   }
   bool end_object() override { return close(); }
@@ -107,7 +108,7 @@ class TreeBuilder final : public Handler {
   bool open(Json::value_t type) {
     Json& place = next_place();
     place = Json(type);
-    levels_.push_back(&place);
+    levels_.push_back({.value = &place});
     return true;
   }
   bool close() {
@@ -116,15 +117,35 @@ class TreeBuilder final : public Handler {
   }
   [[nodiscard]] Json& next_place() {
     if (levels_.empty()) return root;
-    Json& outer = *levels_.back();
+    Json& outer = *levels_.back().value;
     if (outer.is_object()) return *place_;
     auto& array = outer.get_ref<Json::array_t&>();
     array.emplace_back();
     return array.back();
   }
 
-  std::vector<Json*> levels_;  // open objects and arrays; they move only when their own level grows
-  Json* place_ = nullptr;      // where the value of the latest key goes
+  /// An open object or array.
+  struct Level {
+    Json* value = nullptr;                                     // moves only when the level around it grows
+    std::map<std::string, std::size_t, std::less<>> places{};  // of the keys, when there are many
+
+    /// The member of this name, new if there is none. Json itself looks at one key after another, and a
+    /// hostile text has a million.
+    Json& member(const std::string& name) {
+      constexpr std::size_t few = 32;
+      auto& object = value->get_ref<Json::object_t&>();
+      if (object.size() < few) return object[name];
+      if (places.empty()) {
+        for (std::size_t i = 0; i < object.size(); ++i) places.emplace(object.data()[i].first, i);
+      }
+      const auto [place, is_new] = places.emplace(name, object.size());
+      if (is_new) object.emplace_back(name, nullptr);
+      return object.data()[place->second].second;
+    }
+  };
+
+  std::vector<Level> levels_;
+  Json* place_ = nullptr;  // where the value of the latest key goes
 };
 
 /// A text as a tree, or what is wrong with it.

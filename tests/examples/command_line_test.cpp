@@ -195,6 +195,16 @@ TEST_CASE("too little memory is told in a line that says what for") {
   CHECK(is_one_line(tokens.err));
   CHECK_THAT(tokens.err, has_text("error: out of memory: there is no room for "));
 
+  // A key of a megabyte around many values costs its length once.
+  const fs::path wide = scratch.path() / "wide";
+  fs::create_directory(wide);
+  std::string values = "0";
+  for (int i = 0; i < 50000; ++i) values += ",0";
+  const std::string json = read_file(fs::path(demo()) / "tokenizer.json");
+  write_file(wide / "tokenizer.json",
+             "{\"" + std::string(1000000, 'k') + "\":[" + values + "]," + json.substr(1));
+  CHECK(limited("ulimit -v 1000000", "inspect' tokenize '" + wide.string() + "' --text hi").status == 0);
+
   // A thread's stack is as large as the limit for stacks, and here larger than all memory.
   const std::string limits = "ulimit -s 4000000 && ulimit -v 2000000";
   if (limited(limits, "inspect' config '" + demo() + "' >/dev/null").status != 0) {

@@ -90,6 +90,10 @@ TEST_CASE("inspect logits shows what is asked for") {
     write_file(file, bad);
     check_failure("inspect", {"logits", tiny(), "--ids", "@" + file}, {file, "JSON array"});
   }
+  write_file(file, std::string(100000, '[') + std::string(100000, ']'));
+  check_failure("inspect", {"logits", tiny(), "--ids", "@" + file}, {file, "nested more than 8 deep"});
+  write_file(file, std::string("[1]\0[", 5));
+  check_failure("inspect", {"logits", tiny(), "--ids", "@" + file}, {file, "zero byte at position 3"});
 
   const Result text = run("inspect", {"logits", tiny(), "--ids", "5,6,7"});
   CHECK(text.status == 0);

@@ -53,7 +53,11 @@ TEST_CASE("what byte-level BPE is not is refused as unsupported, by name") {
   const std::vector<Case> cases{
       {R"("normalizer": {"type": "NFC"})", R"("normalizer": {"type": "NFKC"})", "normalizer.type",
        ErrorCode::unsupported},
-      {R"("normalizer": {"type": "NFC"})", R"("normalizer": null)", "normalizer.type",
+      {R"("normalizer": {"type": "NFC"})", R"("normalizer": null)",
+       " normalizer: found null, expected an object", ErrorCode::unsupported},
+      {R"("normalizer": {"type": "NFC"})", R"("normalizer": [])",
+       " normalizer: found an array, expected an object", ErrorCode::unsupported},
+      {R"("normalizer": {"type": "NFC"})", R"("normalizer": {})", "normalizer.type: found nothing",
        ErrorCode::unsupported},
       {R"(\\p{N}]?)", R"(\\p{N}]*)", "pretokenizers.0.pattern.Regex", ErrorCode::unsupported},
       {R"("type": "Split")", R"("type": "Whitespace")", "pretokenizers.0.type", ErrorCode::unsupported},
@@ -68,9 +72,13 @@ TEST_CASE("what byte-level BPE is not is refused as unsupported, by name") {
        ErrorCode::unsupported},
       {R"("post_processor": null)", R"("post_processor": {"type": "TemplateProcessing"})",
        "post_processor.type", ErrorCode::unsupported},
+      {R"("post_processor": null)", R"("post_processor": [])", "post_processor: found an array",
+       ErrorCode::unsupported},
       {R"("model": {"type": "BPE")", R"("model": {"type": "Unigram")", "model.type", ErrorCode::unsupported},
       {R"("dropout": null)", R"("dropout": 0.1)", "model.dropout", ErrorCode::unsupported},
       {R"("byte_fallback": false)", R"("byte_fallback": true)", "model.byte_fallback",
+       ErrorCode::unsupported},
+      {R"("byte_fallback": false)", R"("byte_fallback": {})", "model.byte_fallback: found an object",
        ErrorCode::unsupported},
       {R"("ignore_merges": false)", R"("ignore_merges": true)", "model.ignore_merges",
        ErrorCode::unsupported},
@@ -128,6 +136,8 @@ TEST_CASE("contradictions and wrong types name the place") {
       {R"("id": 275)", R"("id": 2000000000)", "2000000000", ErrorCode::bad_file},
       {R"("id": 275)", R"("id": "275")", "added_tokens[1] id", ErrorCode::bad_file},
       {R"("added_tokens": [)", R"("added_tokens": [7, )", "added_tokens", ErrorCode::bad_file},
+      {R"("added_tokens": [)", R"("added_tokens": [{}, )", " added_tokens[0] id: found nothing",
+       ErrorCode::bad_file},
       {R"("added_tokens": [)", R"("added_tokens": 7, "more": [)", "added_tokens", ErrorCode::bad_file},
       {R"("added_tokens": [)", R"("added_tokens": {}, "more": [)", "added_tokens", ErrorCode::bad_file},
       {R"("vocab": {)", R"("words": {)", "model.vocab", ErrorCode::bad_file},
@@ -300,6 +310,14 @@ TEST_CASE("a git-lfs pointer in place of a file is told apart") {
   } catch (const Error& e) {
     CHECK_THAT(std::string(e.what()), has_text("tokenizer.json': found a git-lfs pointer"));
   }
+}
+
+TEST_CASE("a tokenizer may have tens of thousands of added tokens") {
+  std::string tokens;
+  for (int id = 283; id < 36000; ++id) {  // ids have no gaps
+    tokens += R"({"id": )" + std::to_string(id) + R"(, "content": "<)" + std::to_string(id) + R"(>"}, )";
+  }
+  CHECK(failure_of(with(R"("added_tokens": [)", R"("added_tokens": [)" + tokens)).message == "(loaded)");
 }
 
 TEST_CASE("unknown parts of the file do no harm") {

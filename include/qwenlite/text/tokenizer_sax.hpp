@@ -32,8 +32,8 @@ namespace tokenizer_file {
 
 /// A value outside the three big parts.
 struct Setting {
-  std::string path;   // "pre_tokenizer.pretokenizers.0.type"
-  std::string value;  // a string with its quotes, else as JSON writes it
+  std::string path;   // "pre_tokenizer.pretokenizers.0.type", longer ones cut
+  std::string value;  // a string with its quotes, a number or word as JSON writes it, "an object", "an array"
 };
 
 // ------------------------------------------------------------------------------------------ reader
@@ -126,7 +126,8 @@ class SaxReader final : public json_text::Handler {
       path_ += name;
     }
     if (!level.keys.insert(name).second) fail(where(), "this key a second time", "it once");
-    if (++key_count_ > most_settings) fail(where(), too_many_settings(), "a tokenizer");
+    const bool counts = level.place == Place::other;  // not those of added tokens
+    if (counts && ++key_count_ > most_settings) fail(where(), too_many_settings(), "a tokenizer");
     return true;
   }
 
@@ -134,6 +135,7 @@ class SaxReader final : public json_text::Handler {
     const Place outer = begin_value();
     if (outer == Place::added_tokens) {
       token_ = RawAddedToken{};
+      key_.clear();
       return push(Place::added_token, false);
     }
     if (outer != Place::other) fail(where(), "an object", expected_in(outer));
@@ -145,7 +147,7 @@ class SaxReader final : public json_text::Handler {
   }
   bool end_object() override {
     if (levels_.back().place == Place::added_token) {
-      file_.added.push_back(token_.checked(joined({file_.name, " ", where()})));
+      file_.added.push_back(token_.checked(joined({file_.name, " added_tokens[", file_.added.size(), "]"})));
     }
     levels_.pop_back();
     return true;
@@ -192,6 +194,9 @@ class SaxReader final : public json_text::Handler {
   /// Values that the file must have in one form.
   enum class Part : std::uint8_t { none, root, model, vocabulary, merges, added_tokens };
   static constexpr std::size_t most_settings = 100000;  // keys and values outside the three big parts
+  /// Bytes of a setting's path that are kept: more than any has that is looked up. A file may have a key of
+  /// a megabyte around thousands of values.
+  static constexpr std::size_t most_path = 200;
 
   [[nodiscard]] Place place() const noexcept { return levels_.empty() ? Place::other : levels_.back().place; }
 
@@ -267,15 +272,19 @@ class SaxReader final : public json_text::Handler {
   bool push(Place place, bool is_array) {
     if (levels_.size() >= 32) fail(where(), "values nested deeper than 32 levels", "a tokenizer");
     levels_.push_back({.place = place, .is_array = is_array, .path_length = path_.size()});
+    if (place == Place::other) add_setting(is_array ? "an array" : "an object");
     return true;
+  }
+  void add_setting(std::string value) {
+    if (settings_.size() >= most_settings) fail(where(), too_many_settings(), "a tokenizer");
+    settings_.push_back({path_.substr(0, most_path), std::move(value)});
   }
 
   bool scalar(std::string value) {
     const Place outer = begin_value();
     if (outer == Place::other) {
       if (const Part part = part_met(); part != Part::none) fail(where(), shown(value), expected_as(part));
-      if (settings_.size() >= most_settings) fail(where(), too_many_settings(), "a tokenizer");
-      settings_.push_back({path_, std::move(value)});
+      add_setting(std::move(value));
       return true;
     }
     const bool known_key = key_ == "id" || key_ == "content" || token_.flag(key_) != nullptr;
@@ -318,7 +327,14 @@ class SaxReader final : public json_text::Handler {
     for (const std::string_view value : allowed) {
       if (found == value) return;
     }
-    fail(path, found.empty() ? "nothing" : shown(found), *allowed.begin(), ErrorCode::unsupported);
+    if (!found.empty()) fail(path, shown(found), *allowed.begin(), ErrorCode::unsupported);
+    // It is absent: because what should have it is no object, or is absent too?
+    const std::string_view outer = path.substr(0, path.rfind('.'));
+    const std::string_view holder = setting(outer);
+    if (holder.empty() || holder == "an object") {
+      fail(path, "nothing", *allowed.begin(), ErrorCode::unsupported);
+    }
+    fail(outer, shown(holder), "an object", ErrorCode::unsupported);
   }
 
   void check_model() const {
