@@ -51,7 +51,8 @@ struct ChatSessionOptions {
   /// Leave earlier think blocks in the prompt (see ChatOptions): cheaper turns, but not the published
   /// template. Without it the reply of the turn before is processed once more, without its block.
   bool keep_thinking = false;
-  /// The reply ends before any of these texts, in thinking and answer alike.
+  /// The reply ends before any of these texts, in the thinking or in the answer. Think tags are part of
+  /// neither, the text of tool calls is answer.
   std::vector<std::string> stop_strings{};
   /// How to draw tokens (unset fields: the model's defaults with thinking or without), how many (thinking
   /// counts, and the end of a block comes whole), `progress` of the prompt's new tokens, and `cancel` for all
@@ -249,12 +250,14 @@ ChatReply ChatSession<Model>::send_messages(std::vector<Message> added, ReplyCal
   }
   how.remember_after = parting_places(tokens, known.tokens);
   reply.generate = run(incoming, {rest.begin(), rest.end()}, std::move(how));
-  incoming.finish();
-
   reply.end = incoming.stopped() ? ReplyEnd::stop_string : reply_end(reply.generate.finish_reason);
+  const bool broken_off = reply.end == ReplyEnd::cancelled || reply.end == ReplyEnd::callback;
+  incoming.finish();  // what was held back may turn out to be a stop string
+
+  if (incoming.stopped() && !broken_off) reply.end = ReplyEnd::stop_string;
+  reply.inside_think = incoming.inside_think();
   reply.thinking_closed_by_budget = incoming.closed_by_budget();
   reply.message = incoming.take_message();
-  const bool broken_off = reply.end == ReplyEnd::cancelled || reply.end == ReplyEnd::callback;
   reply.remembered = reply.answered() || !broken_off;
   if (!reply.remembered) return reply;
   reply.dropped_messages = static_cast<Index>(prompt.dropped_messages);

@@ -77,6 +77,7 @@ struct ChatReply {
   /// Whether the new messages and the reply are in the conversation. False only when a callback or a
   /// cancellation ended the reply before there was an answer.
   bool remembered = true;
+  bool inside_think = false;  ///< the reply ended inside its think block
   bool thinking_closed_by_budget = false;
   Index prompt_tokens = 0;  ///< of the whole conversation
   Index reused_tokens = 0;  ///< of them, held by the session already; the others were computed
@@ -87,7 +88,8 @@ struct ChatReply {
   Index dropped_messages = 0;  ///< the oldest ones, taken out of the conversation
   GenerateStats generate;      ///< generated_tokens includes those that closed a think block
 
-  /// Whether there is an answer: false when the reply ended inside the think block.
+  /// Whether there is an answer: false when the reply ended inside the think block, or before a first word
+  /// after it.
   [[nodiscard]] bool answered() const noexcept {
     return !message.content.empty() || !message.tool_calls.empty();
   }

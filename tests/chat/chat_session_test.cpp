@@ -3,6 +3,7 @@
 // ChatSession on a model that answers from a script: what is shown, remembered, reused and why; how a
 // reply can end, and what state that leaves.
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -373,6 +374,56 @@ TEST_CASE("a stop string ends the reply wherever tokens divide it") {
   }
   const scripted::Model model(tokenizer, {{}});
   CHECK_THROWS_AS(Chat(model, tokenizer, {.stop_strings = {""}}), ql::Error);
+}
+
+TEST_CASE("a stop string ends the reply in thinking or answer, and never in the tags") {
+  const ql::Tokenizer tokenizer = scripted::tokenizer();
+  struct Case {
+    std::string stop, thinking, answer, shown_thinking, shown_answer;
+    bool inside_think, stopped;
+  };
+  for (const Case& c :
+       {Case{"hi", "hm", "this", "hm", "t", false, true},
+        Case{"<think>", "hm", "this", "hm", "this", false, false},
+        Case{"</think>", "hm", "this", "hm", "this", false, false},
+        Case{"\n", "hm", "a\nb", "hm", "a", false, true}, Case{"t", "hm", "this", "hm", "", false, true},
+        Case{"m", "hm", "this", "h", "", true, true}, Case{"h", "hm", "this", "", "", true, true}}) {
+    for (const bool in_bytes : {false, true}) {
+      INFO(c.stop);
+      const scripted::Model model(tokenizer,
+                                  {{.thinking = c.thinking, .answer = c.answer, .in_bytes = in_bytes}});
+      Chat chat(model, tokenizer, {.stop_strings = {c.stop}});
+      Shown shown;
+      const ql::ChatReply reply = chat.send("q", shown);
+      CHECK(reply.end == (c.stopped ? ReplyEnd::stop_string : ReplyEnd::stop));
+      CHECK(reply.inside_think == c.inside_think);
+      CHECK(reply.answered() == !c.shown_answer.empty());
+      CHECK(shown.reasoning == c.shown_thinking);
+      CHECK(shown.content == c.shown_answer);
+      CHECK(chat.messages().back().content == c.shown_answer);
+      CHECK(chat.messages().back().reasoning_content == std::optional(c.shown_thinking));
+    }
+  }
+}
+
+TEST_CASE("what was held back at the end of a reply may be a stop string, unless the reply was broken off") {
+  const ql::Tokenizer tokenizer = scripted::tokenizer();
+  const scripted::Model model(tokenizer, {{.answer = "\nhello", .in_bytes = true}});
+  Chat chat(model, tokenizer, {.stop_strings = {"\n"}});
+  std::stop_source source;
+  const auto cancel = [&](const ql::ReplyDelta&) { source.request_stop(); };
+  const ql::ChatReply reply = chat.send("q", cancel, source.get_token());
+  CHECK(reply.end == ReplyEnd::cancelled);
+  CHECK_FALSE(reply.remembered);
+
+  const ql::ChatReply refused = chat.send("q", [](const ql::ReplyDelta&) { return false; });
+  CHECK(refused.end == ReplyEnd::callback);
+  CHECK_FALSE(refused.remembered);
+
+  chat.generate_options().max_new_tokens = 1;
+  const ql::ChatReply whole = chat.send("q");
+  CHECK(whole.end == ReplyEnd::stop_string);
+  CHECK(whole.message.content.empty());
 }
 
 TEST_CASE("a full context drops the oldest turns and says how many messages") {

@@ -17,6 +17,7 @@ using qwenlite::TextDelta;
 using qwenlite::TextPiece;
 using qwenlite::TextStream;
 using qwenlite::TextStreamOptions;
+using qwenlite::ThinkPartKind;
 using qwenlite::ThinkState;
 using qwenlite::Tokenizer;
 
@@ -255,15 +256,20 @@ TEST_CASE("reasoning and answer, at every division") {
     CHECK(bytes.answer == c.answer);
     for (std::size_t cut = 0; cut <= c.text.size(); ++cut) {
       qwenlite::ThinkSplitter splitter(c.start);
-      std::string thinking, answer;
-      const auto take = [&](std::string_view part, bool last) {
-        splitter.push(part, last);
-        for (const TextPiece& piece : splitter.pieces()) (piece.thinking ? thinking : answer) += piece.text;
+      std::string thinking, answer, all;
+      const auto take = [&](std::string_view text, bool last) {
+        splitter.push(text, last);
+        for (const qwenlite::ThinkPart& part : splitter.parts()) {
+          all += part.text;
+          if (part.kind == ThinkPartKind::thinking) thinking += part.text;
+          if (part.kind == ThinkPartKind::answer) answer += part.text;
+        }
       };
       take(std::string_view(c.text).substr(0, cut), false);
       take(std::string_view(c.text).substr(cut), true);
       CHECK(thinking == c.thinking);
       CHECK(answer == c.answer);
+      CHECK(all == c.text);
       CHECK(splitter.state() == c.end);
     }
   }
@@ -297,6 +303,67 @@ TEST_CASE("a stop string in the thinking ends the text there") {
   CHECK(output.text == "abc\n");
   CHECK(output.thinking == "abc");
   CHECK(output.answer.empty());
+}
+
+TEST_CASE("stop strings are looked for in thinking and answer apart, not in or across the markup") {
+  struct Case {
+    ThinkState start;
+    std::string stop, text, shown, thinking, answer;
+    ThinkState end;
+  };
+  constexpr ThinkState before = ThinkState::before, inside = ThinkState::inside, after = ThinkState::after;
+  const std::string block = "<think>\nab\n</think>\n\n";
+  const std::vector<Case> cases{
+      {before, "hi", block + "this", block + "t", "ab", "t", after},
+      {before, "<think>", block + "x", block + "x", "ab", "x", after},
+      {before, "</think>", block + "x", block + "x", "ab", "x", after},
+      {before, "\n", block + "x\ny", block + "x", "ab", "x", after},
+      {before, "b\n", block + "x", block + "x", "ab", "x", after},
+      {before, "abx", block + "x", block + "x", "ab", "x", after},
+      {before, "xy", "<think>x</think>y", "<think>x</think>y", "x", "y", after},
+      {before, "b", block + "x", "<think>\na", "a", "", inside},
+      {before, "a", block + "x", "<think>\n", "", "", inside},
+      {before, "\n<", " \n<think>a\n</think>x", " \n<think>a\n</think>x", "a", "x", after},
+      {before, "think", "I think", "I ", "", "I ", after},
+      {before, "hi", "<thin", "<t", "", "<t", before},
+      {before, "x", "<thinx", "<thin", "", "<thin", after},
+      {before, " <", " <thin", "", "", "", before},
+      {before, "\n", "\nx", "", "", "", after},
+      {before, "\n", "\n<think>x", "\n<think>x", "x", "", inside},
+      {inside, "END", "a\n\nEND</think>x", "a\n\n", "a", "", inside},
+      {inside, "END", "a\n\nEN</think>x", "a\n\nEN</think>x", "a\n\nEN", "x", after},
+      {inside, "think", "a </think>\nthink", "a </think>\n", "a ", "", after},
+      {inside, "k>", "a</thin k></think>", "a</thin ", "a</thin ", "", inside},
+      {after, "</think>", "a</think>b", "a", "", "a", after},
+  };
+  const Tokenizer small = small::tokenizer();
+  for (const Case& c : cases) {
+    INFO("stop '" << c.stop << "' in '" << c.text << "'");
+    TextStreamOptions options;
+    options.think = c.start;
+    options.stop_strings = {c.stop};
+    for (std::size_t cut = 0; cut <= c.text.size(); ++cut) {  // two tokens, then single bytes
+      const std::string head = c.text.substr(0, cut), tail = c.text.substr(cut);
+      std::vector<std::string> pieces;
+      for (const std::string& piece : {head, tail}) {
+        if (!small.token_to_id(piece) && !piece.empty()) pieces.push_back(piece);
+      }
+      const Tokenizer tokenizer = tokenizer_with(pieces);
+      const std::vector<int> ids = cut == 0       ? byte_tokens(tokenizer, c.text)
+                                   : tail.empty() ? ids_of(tokenizer, {head})
+                                                  : ids_of(tokenizer, {head, tail});
+      TextStream stream(tokenizer, options);
+      Output output;
+      for (const int id : ids) output.add(stream.push(id));
+      output.add(stream.flush());
+      CHECK(stream.flush().text().empty());
+      CHECK(output.text == c.shown);
+      CHECK(output.thinking == c.thinking);
+      CHECK(output.answer == c.answer);
+      CHECK(stream.stopped() == (c.shown != c.text));
+      CHECK(stream.think_state() == c.end);
+    }
+  }
 }
 
 TEST_CASE("the prompt's tail says whether the reply begins inside a think block") {

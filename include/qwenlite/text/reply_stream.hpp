@@ -3,7 +3,7 @@
 // ReplyStream: the tokens of an assistant's reply to what a program shows and remembers of it: thinking,
 // answer and tool calls, piece by piece and, at the end, as a message.
 //
-// Owns the order of the parts: bytes to characters and stop strings (TextStream), think tags, tool calls.
+// Owns the order of the parts: bytes to characters, think tags and stop strings (TextStream), tool calls.
 // All deltas together equal the message. Results never depend on how text is divided into tokens.
 #pragma once
 
@@ -75,7 +75,8 @@ class ReplyCallback {
 };
 
 struct ReplyStreamOptions {
-  /// The reply ends before the first of these to be completed, in thinking and answer alike.
+  /// The reply ends before the first of these to be completed, in the thinking or in the answer, of which
+  /// think tags are no part.
   std::vector<std::string> stop_strings{};
   /// Definitions of the tools, for the types of parameters. Must outlive the stream.
   std::span<const std::string> tools{};
@@ -94,6 +95,7 @@ class ReplyStream {
 
   /// Whether a stop string was met.
   [[nodiscard]] bool stopped() const noexcept { return text_.stopped(); }
+  /// Whether the think block is open; once stopped(), whether the stop string stood in it.
   [[nodiscard]] bool inside_think() const noexcept { return text_.think_state() == ThinkState::inside; }
 
   /// The reply so far, or after finish() all of it: role assistant; reasoning_content is set when the

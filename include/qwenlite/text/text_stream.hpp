@@ -3,9 +3,11 @@
 // TextStream: tokens of a reply to text, as they come.
 //
 // Every piece handed out is valid UTF-8, and all pieces together equal what decode() gives for all
-// tokens, cut at the first stop string. Held back are only the beginning of a character and text that
-// may be the beginning of a stop string. Results never depend on how text is divided into tokens.
-// The same text is also given by channel: reasoning between <think> and </think>, and the answer.
+// tokens, cut at the first stop string. Held back are only the beginning of a character and, with stop
+// strings, text that may be the beginning of one or of a tag. Results never depend on how text is divided
+// into tokens. The same text is also given by channel: reasoning between <think> and </think>, and the
+// answer. A stop string is looked for in each of them apart: what stands in the markup, or goes across it,
+// is nothing that the model says.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +49,7 @@ enum class ThinkState : std::uint8_t {
   return ThinkState::before;
 }
 
-/// A stretch of one channel. The tags, and the line breaks around reasoning, belong to neither.
+/// A stretch of one channel. The tags, and the white space around them, belong to neither.
 struct TextPiece {
   std::string_view text;
   bool thinking = false;
@@ -62,7 +64,8 @@ class TextDelta {
   /// Everything, think tags included.
   [[nodiscard]] std::string_view text() const noexcept { return text_; }
   operator std::string_view() const noexcept { return text_; }  // NOLINT(google-explicit-constructor)
-  /// By channel, in order, at most one per change. May lag behind text() by part of a tag.
+  /// By channel, in order, at most one per change. May lag behind text() by part of a tag, with the white
+  /// space before it.
   [[nodiscard]] std::span<const TextPiece> pieces() const noexcept { return pieces_; }
 
   friend std::ostream& operator<<(std::ostream& out, const TextDelta& delta) { return out << delta.text_; }
@@ -72,7 +75,21 @@ class TextDelta {
   std::span<const TextPiece> pieces_;
 };
 
-/// Divides text that arrives in parts into reasoning and answer.
+/// What a stretch of a reply is.
+enum class ThinkPartKind : std::uint8_t {
+  thinking,
+  answer,
+  markup,  ///< a think tag, with the white space around it
+};
+
+/// A stretch of one kind.
+struct ThinkPart {
+  std::string_view text;
+  ThinkPartKind kind = ThinkPartKind::answer;
+};
+
+/// Divides text that arrives in parts into reasoning, answer and the markup between them. All parts together
+/// are the text.
 class ThinkSplitter {
  public:
   explicit ThinkSplitter(ThinkState state = ThinkState::before) noexcept
@@ -83,18 +100,18 @@ class ThinkSplitter {
 
   /// Takes the next part of the text; with `last`, gives out what was held back too.
   void push(std::string_view text, bool last);
-  /// The pieces of the latest call.
-  [[nodiscard]] std::span<const TextPiece> pieces() const noexcept { return pieces_; }
+  /// What the latest call gave, at most one per change. Views hold until the next.
+  [[nodiscard]] std::span<const ThinkPart> parts() const noexcept { return parts_; }
 
  private:
   static constexpr std::string_view open_tag = "<think>", close_tag = "</think>";
 
-  struct Part {
+  struct Mark {
     std::size_t end;  // in text_
-    bool thinking;
+    ThinkPartKind kind;
   };
 
-  void emit(std::size_t count, bool thinking);
+  void emit(std::size_t count, ThinkPartKind kind);
 
   /// Handles what `held_` allows; true when the state changed and the rest must be looked at again.
   bool step();
@@ -107,13 +124,14 @@ class ThinkSplitter {
   bool drop_newlines_;  // directly after a tag
   std::string held_;
   std::string text_;
-  std::vector<Part> parts_;
-  std::vector<TextPiece> pieces_;
+  std::vector<Mark> marks_;
+  std::vector<ThinkPart> parts_;
 };
 
 /// Where a stream ends and what it leaves out.
 struct TextStreamOptions {
-  /// The text ends before the first of these to be completed, in thinking and answer alike.
+  /// The text ends before the first of these to be completed, in the thinking or in the answer; think tags
+  /// are part of neither.
   std::vector<std::string> stop_strings{};
   bool skip_special = true;               ///< leave out tokens flagged special, such as <|im_end|>
   ThinkState think = ThinkState::before;  ///< where the reply begins; begin() finds it in the prompt
@@ -145,23 +163,41 @@ class TextStream {
     std::size_t end = std::string::npos;
   };
 
+  struct Range {
+    std::size_t begin, end;  // in out_
+    bool thinking;
+  };
+
   TextDelta advance(bool last);
 
-  /// Moves whole characters from raw_ to pending_; with `last`, a cut-off one as U+FFFD.
+  /// Moves whole characters from raw_ to characters_; with `last`, a cut-off one as U+FFFD.
   void move_characters(bool last);
 
-  /// The stop string that is completed first in pending_; of two that end together the longer.
+  void take(const ThinkPart& part);
+
+  /// Gives out the first `count` bytes of held_.
+  void release(std::size_t count);
+
+  /// Ends the text before byte `begin` of held_.
+  void stop_at(std::size_t begin);
+
+  /// The stop string that is completed first in held_; of two that end together the longer.
   [[nodiscard]] Stop first_stop() const noexcept;
 
-  /// Length of the longest tail of pending_ that begins a stop string.
+  /// Length of the longest tail of held_ that begins a stop string; in thinking with the line breaks before
+  /// it, which belong to no channel if the thinking ends there.
   [[nodiscard]] std::size_t held_back() const noexcept;
 
   const Tokenizer* tokenizer_;
   TextStreamOptions options_;
   ThinkSplitter splitter_;
-  std::string raw_;      // bytes that may be the beginning of a character
-  std::string pending_;  // valid text that may be the beginning of a stop string
+  std::string raw_;         // bytes that may be the beginning of a character
+  std::string characters_;  // what the latest token completed
+  std::string held_;        // of one channel: may be the beginning of a stop string
+  bool thinking_ = false;   // which
   std::string out_;
+  std::vector<Range> ranges_;
+  std::vector<TextPiece> pieces_;
   bool stopped_ = false;
 };
 
