@@ -67,7 +67,8 @@ void add_reply_options(CLI::App& app, chat::Options& o) {
   app.add_option("--max-new-tokens", o.chat.generate.max_new_tokens,
                  "longest reply (default: to the end of the context)")
       ->check(programs::number_in<Index>(1, many));
-  app.add_option("--stop", o.chat.stop_strings, "end a reply before this text; may be given several times")
+  app.add_option("--stop", o.chat.stop_strings,
+                 "end a reply before this text, in thinking or answer; may be given several times")
       ->allow_extra_args(false)
       ->option_text("TEXT");
 }

@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <numeric>
 #include <span>
+#include <string>
 
 #include "chat/printable.hpp"
 
@@ -106,24 +107,42 @@ const char* note_on_stop(bool single_question, bool remembered) {
                     : "note: stopped; the question is taken back, since it has no answer yet\n";
 }
 
+/// How far a reply without an answer came; empty for others.
+const char* without_answer(const ql::ChatReply& reply) {
+  if (reply.answered()) return "";
+  return reply.inside_think ? " while the model was still thinking, without an answer" : " before any answer";
+}
+
+/// What ended a reply, where that is worth a word: a cut, or that there is no answer.
+std::string end_in_words(const ql::ChatReply& reply, bool larger_context) {
+  const std::string when = without_answer(reply);
+  switch (reply.end) {
+    case ql::ReplyEnd::stop:
+      if (when.empty()) return {};
+      return reply.inside_think ? "the model ended while it was still thinking, without an answer"
+                                : "the model gave no answer";
+    case ql::ReplyEnd::stop_string:
+      return when.empty() ? std::string() : "the reply ended at a --stop text" + when;
+    case ql::ReplyEnd::length: return "the reply was cut off at --max-new-tokens" + when;
+    case ql::ReplyEnd::context:
+      return "the reply was cut off" + when + (reply.inside_think ? ":" : ", because") +
+             " the context is full" + (larger_context ? " (--context makes it larger)" : "");
+    case ql::ReplyEnd::callback:
+    case ql::ReplyEnd::cancelled: break;
+  }
+  return {};
+}
+
 }  // namespace
 
 void print_notes(std::ostream& out, const ql::ChatReply& reply, const NoteOptions& options) {
-  const bool only_thought = !reply.answered() && reply.message.reasoning_content;
-  const char* const when = only_thought ? " while the model was still thinking, without an answer" : "";
-  if (reply.end == ql::ReplyEnd::length) {
-    out << "note: the reply was cut off at --max-new-tokens" << when << '\n';
-  } else if (reply.end == ql::ReplyEnd::context) {
-    out << "note: the reply was cut off" << when << (only_thought ? ":" : ", because")
-        << " the context is full" << (options.larger_context ? " (--context makes it larger)\n" : "\n");
-  } else if (reply.end == ql::ReplyEnd::cancelled) {
-    out << note_on_stop(options.single_question, reply.remembered);
-  } else if (only_thought) {
-    out << "note: the model ended while it was still thinking, without an answer\n";
+  const std::string end = end_in_words(reply, options.larger_context);
+  const bool budget = reply.thinking_closed_by_budget && options.thinking_allowed;
+  if (budget || !end.empty()) {
+    out << "note: " << (budget ? "the thinking was ended at --thinking-budget" : "")
+        << (budget && !end.empty() ? "; then " : "") << end << '\n';
   }
-  if (reply.thinking_closed_by_budget && options.thinking_allowed) {
-    out << "note: the thinking was ended at --thinking-budget\n";
-  }
+  if (reply.end == ql::ReplyEnd::cancelled) out << note_on_stop(options.single_question, reply.remembered);
   out.flush();
 }
 

@@ -196,6 +196,42 @@ TEST_CASE("chat ends a reply at --stop") {
   check_usage_error("chat", {"--prompt", "x", "--stop", ""}, "--stop");
 }
 
+TEST_CASE("chat says how far a reply without an answer came") {
+  const auto note = [](const Words& words) {
+    const Result result = run("chat", with({"--temperature", "0"}, words));
+    CHECK(result.status == 0);
+    return result.err;
+  };
+  const std::string before = "note: the reply ended at a --stop text before any answer\n";
+  CHECK(note({"--prompt", "What is 3 plus 4?", "--no-think", "--stop", "3"}) == before);
+  CHECK(note({"--model", "qwen3_5", "--prompt", "Hi", "--stop", "Hel"}) == before);
+  CHECK(note({"--prompt", "Hi", "--stop", "Hel"}) == before);  // after it has thought
+  CHECK(note({"--prompt", "Hi", "--think", "--stop", "user"}) ==
+        "note: the reply ended at a --stop text while the model was still thinking, without an answer\n");
+  const Words budget = {"--prompt", "Hi", "--think", "--thinking-budget", "2", "--max-new-tokens"};
+  CHECK(note(with(budget, {"5"})) ==
+        "note: the thinking was ended at --thinking-budget; then the reply was cut off at --max-new-tokens "
+        "before any answer\n");
+  CHECK(note(with(budget, {"7"})) ==
+        "note: the thinking was ended at --thinking-budget; then the reply was cut off at "
+        "--max-new-tokens\n");
+  CHECK(note(with(budget, {"100"})) == "note: the thinking was ended at --thinking-budget\n");
+}
+
+TEST_CASE("a --stop text that stands in a think tag changes nothing, and no tag is saved as an answer") {
+  const std::string whole = answer({"--prompt", "Hi", "--think"});
+  REQUIRE(whole.rfind("<think>\n", 0) == 0);
+  for (const char* stop : {"hi", "<think>", "</think>", "<", "k>"}) {
+    INFO(stop);
+    CHECK(answer({"--prompt", "Hi", "--think", "--stop", stop}) == whole);
+  }
+  const TemporaryDirectory scratch;
+  const std::string file = (scratch.path() / "chat.json").string();
+  run("chat", {"--interactive", "--temperature", "0", "--stop", "hi"}, "Hi\n/save " + file + "\n");
+  const std::string plain = answer({"--prompt", "Hi"});
+  CHECK(contents(file, "assistant") == Words{plain.substr(0, plain.size() - 1)});
+}
+
 TEST_CASE("chat closes the thinking at --thinking-budget") {
   const Words sum = {"--think", "--prompt", "What is 23 + 45?"};
   const std::string whole = answer(sum);
