@@ -68,6 +68,18 @@ bool nothing_said(const std::vector<ql::Message>& messages) {
   return messages.empty() || (messages.size() == 1 && messages.front().role == "system");
 }
 
+/// Tokens of a conversation out of a file. Throws if the template refuses it, as it may do when nothing was
+/// said yet: that is none.
+std::size_t token_count(const std::vector<ql::Message>& messages, const ql::Tokenizer& tokenizer,
+                        const std::string& path) {
+  if (nothing_said(messages)) return 0;
+  try {
+    return tokenizer.encode_chat(messages).size();
+  } catch (const ql::Error& e) {
+    throw ql::Error(e.code(), path + ": is no conversation for this model: " + e.what());
+  }
+}
+
 void require_file(const std::string& argument) {
   ql::require(!argument.empty(), "found no file name, expected one");
 }
@@ -183,14 +195,20 @@ bool Commands::load(const std::string& argument) {
   SavedConversation saved =
       load_conversation(argument, tokenizer.chat_template().family().value_or(ql::ChatFamily::qwen3));
   const std::size_t count = saved.messages.size();
-  // Throws if the template refuses them, as it may do when nothing was said yet.
-  const std::size_t tokens = nothing_said(saved.messages) ? 0 : tokenizer.encode_chat(saved.messages).size();
+  const std::size_t tokens = token_count(saved.messages, tokenizer, argument);
   chat_.set_messages(std::move(saved.messages));
   chat_.set_thinking(saved.thinking);
   told_full_ = false;
   notes_ << "note: loaded " << messages_in_words(count);
   if (tokens > 0) notes_ << " (" << tokens << " tokens)";
-  notes_ << " from " << printable_line(argument) << std::endl;
+  notes_ << " from " << printable_line(argument);
+  if (saved.has_tools) notes_ << "; its tools are left out, as chat has none";
+  const ql::Index context = chat_.session().max_tokens();
+  if (static_cast<ql::Index>(tokens) >= context) {
+    notes_ << "; it does not fit into the context of " << context
+           << " tokens: the oldest messages will be left out";
+  }
+  notes_ << std::endl;
   return true;
 }
 

@@ -68,10 +68,12 @@ bool Program::could_be_larger() const {
 /// A question asked once, to which there is no answer because the context is full.
 void Program::refuse_unanswered(const ql::ChatReply& reply) const {
   if (!single_question_ || reply.end != ql::ReplyEnd::context || reply.answered()) return;
+  const ql::Index prompt = reply.prompt_tokens;
+  const ql::Index generated = reply.generate.generated_tokens;
   const ql::Error full(ql::ErrorCode::context_full,
-                       "the context is full before there is an answer: the prompt has " +
-                           std::to_string(reply.prompt_tokens) + " tokens and what was thought " +
-                           std::to_string(reply.generate.generated_tokens) + ", and there is room for " +
+                       "the context is full before there is an answer: the prompt's " +
+                           std::to_string(prompt) + " tokens and the reply's " + std::to_string(generated) +
+                           " make " + std::to_string(prompt + generated) + ", and there is room for " +
                            std::to_string(chat_.session().max_tokens()));
   throw with_advice(full, could_be_larger());
 }

@@ -103,7 +103,7 @@ SavedConversation load_conversation(const std::string& path, ql::ChatFamily fami
     ql::ChatRequest request = ql::parse_chat_request(text, family);
     for (const std::string& field : request.passed_over) throw ql::Error(ql::ErrorCode::bad_text, field);
     for (const ql::Message& message : request.messages) check_role(message.role);
-    return {std::move(request.messages), request.options.enable_thinking};
+    return {std::move(request.messages), request.options.enable_thinking, !request.options.tools.empty()};
   } catch (const ql::Error& e) {
     fail(path, std::string("is not a saved conversation: ") + e.what());
   }

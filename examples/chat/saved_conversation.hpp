@@ -15,6 +15,7 @@ namespace chat {
 struct SavedConversation {
   std::vector<qwenlite::Message> messages;  // a system message is the first
   std::optional<bool> thinking;             // empty: the template's own choice
+  bool has_tools = false;                   // definitions of tools: chat has none, and they are not kept
 };
 
 /// Writes a file as a whole or not at all. An existing one is only replaced if the caller says so. Throws

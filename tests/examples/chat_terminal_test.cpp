@@ -147,6 +147,35 @@ TEST_CASE("a conversation in which nothing was said can be saved and loaded") {
   }
 }
 
+TEST_CASE("/load tells what a file has that the conversation will not have") {
+  const TemporaryDirectory scratch;
+  const std::string file = (scratch.path() / "chat.json").string();
+  const std::string loaded = "note: loaded 2 messages (";
+  Json saved = {
+      {"messages", {{{"role", "user"}, {"content", "x"}}, {{"role", "assistant"}, {"content", "y"}}}}};
+  const auto told = [&](const Words& more) {
+    write_file(file, saved.dump());
+    const std::string err = talk("/load " + file + "\n", more).err;
+    CHECK(err.rfind(loaded, 0) == 0);
+    return err.substr(err.find(" from "));
+  };
+  CHECK(told({}) == " from " + file + "\n");
+  saved["tools"] = Json::array();
+  CHECK(told({}) == " from " + file + "\n");
+  saved["tools"] = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
+  CHECK(told({}) == " from " + file + "; its tools are left out, as chat has none\n");
+
+  saved.erase("tools");
+  const std::string err = talk("/load " + file + "\n").err;
+  const int tokens = std::stoi(err.substr(loaded.size()));
+  const auto full = [](int context) {
+    return "; it does not fit into the context of " + std::to_string(context) +
+           " tokens: the oldest messages will be left out\n";
+  };
+  CHECK(told({"--context", std::to_string(tokens)}) == " from " + file + full(tokens));
+  CHECK(told({"--context", std::to_string(tokens + 1)}) == " from " + file + "\n");
+}
+
 TEST_CASE("files that cannot be saved or loaded are named") {
   const TemporaryDirectory scratch;
   const std::string at = scratch.path().string() + "/";
@@ -177,6 +206,11 @@ TEST_CASE("files that cannot be saved or loaded are named") {
   load(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]})",
        "messages[0].content: found an array, expected a string");
   load(std::string(100000, '['), "is not a saved conversation");
+  write_file(at + "bad", R"({"messages": [{"role": "assistant", "content": "x"}]})");
+  CHECK(talk("/load " + at + "bad\n", {"--model", "qwen3_5"}).err ==
+        "note: /load: " + at +
+            "bad: is no conversation for this model: messages: found no user message that asks something, "
+            "expected at least one\n");
 }
 
 TEST_CASE("lines that end in a backslash go on") {

@@ -210,11 +210,13 @@ TEST_CASE("chat explains that a message is too long") {
 
 TEST_CASE("chat without room for an answer fails") {
   const Result stats = run("chat", {"--prompt", "Hello", "--stats", "--max-new-tokens", "1"});
-  const std::string prompt = std::to_string(numbers_before(stats.err, "tokens, 0 reused").at(0));
-  for (const char* context : {"10", "12"}) {
-    check_failure("chat", {"--prompt", "Hello", "--context", context},
-                  {"before there is an answer: the prompt has " + prompt + " tokens",
-                   "there is room for " + std::string(context) + " (--context makes it larger)"});
+  const int prompt = numbers_before(stats.err, "tokens, 0 reused").at(0);
+  for (const int context : {10, 12}) {  // the last token of the reply has no room any more
+    const std::string sum = "the prompt's " + std::to_string(prompt) + " tokens and the reply's " +
+                            std::to_string(context + 1 - prompt) + " make " + std::to_string(context + 1);
+    check_failure("chat", {"--prompt", "Hello", "--context", std::to_string(context)},
+                  {"before there is an answer: " + sum + ", and there is room for " +
+                   std::to_string(context) + " (--context makes it larger)"});
   }
   const Result loop = run("chat", {"--interactive", "--context", "10"}, "Hello\n");
   CHECK(loop.status == 0);  // a conversation goes on
