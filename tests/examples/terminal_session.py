@@ -75,7 +75,7 @@ def answers_and_thinking(t):
     t.say("/help")
     t.expect("/system [TEXT|off]")
     t.say("/bogus word")
-    t.expect("there is no command /bogus; there are /help")
+    t.expect("there is no command '/bogus'; there are /help")
     t.say("/think perhaps")
     t.expect("expected on or off")
     t.picture("/help and commands that are wrong")
