@@ -200,7 +200,7 @@ def in_the_middle_of_thinking(t):
     if dimmed_shell():
         raise Failed("Ctrl-Z left the terminal dimmed")
     t.enter("clear; fg", prompt="$ ")
-    t.wait_text("./chat")  # which program it is that goes on
+    t.wait(lambda: "\x1b[2m" in t.screen(colours=True), "more dimmed text")  # the terminal is chat's again
     t.keys("C-c")
     t.wait_text("note: stopped\n")  # there is no conversation to speak of
     t.expect_shell(130)
