@@ -52,8 +52,7 @@ inline void add_run_options(CLI::App& app, RunOptions& options, bool shown = tru
   app.add_option("--weights", options.weights,
                  "quantise weights while opening: int8 (or int8:row, the same: a scale for each row), int4, "
                  "fp8, or with a group of 32, 64 or 128: int4:32, int4:64:zeros, int8:128; or the format "
-                 "that they are stored in: bf16, f16, f32 "
-                 "(default: as stored)")
+                 "that they are stored in: bf16, f16, f32 (default: as stored)")
       ->group(group)
       ->check(a_weight_format());
   app.add_option("--embedding-weights", options.embedding_weights,

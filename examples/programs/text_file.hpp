@@ -26,9 +26,9 @@ inline std::string read_text(const std::string& name, std::size_t most = most_te
     ~Opened() {
       if (file >= 0) ::close(file);
     }
-    // O_NONBLOCK: opening a pipe must not wait for a writer.
   };
   const std::string shown = qwenlite::in_quotes(name);
+  // O_NONBLOCK: opening a pipe must not wait for a writer.
   const Opened opened{::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   const auto fail = [&](const std::string& why) {
     throw qwenlite::Error(qwenlite::ErrorCode::io, shown + ": cannot be read: " + why);

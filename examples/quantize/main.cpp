@@ -49,9 +49,8 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("OUT", o.out, "directory to write, which must not exist")->required();
   app.add_option("--weights", o.weights,
                  "what layers become: int8 (or int8:row, the same: a scale for each row), int4 (default), "
-                 "fp8, or with "
-                 "a group of 32, 64 or 128: int4:32, int4:64:zeros, int8:128; the format that they are "
-                 "stored in (bf16, f16, f32) leaves them so")
+                 "fp8, or with a group of 32, 64 or 128: int4:32, int4:64:zeros, int8:128; the format that "
+                 "they are stored in (bf16, f16, f32) leaves them so")
       ->check(programs::a_weight_format());
   app.add_option("--embedding-weights", o.embedding_weights,
                  "the same for embedding and output matrix (default: int8; with fp8 as stored)")

@@ -184,17 +184,7 @@ TEST_CASE("amx: packed tiles hold every value at its place, padding is zero") {
       const PackLayout layout = parts == 3 ? PackLayout::tiles_bf16x3 : PackLayout::tiles_bf16;
       const GuardedMemory packed(qwenlite::kernels::packed_bytes(layout, columns, in));
       std::memset(packed.data(), 0x5A, static_cast<std::size_t>(2 * 2 * parts * 1024));
-      for (Index first = 0; first < columns; first += 16) {
-        table.pack({.x = x.data(),
-                    .x_stride = in,
-                    .in = in,
-                    .first = first,
-                    .last = std::min(columns, first + 16),
-                    .norm_weight = normed ? norm : VectorView{},
-                    .epsilon = 1e-6F,
-                    .layout = layout,
-                    .out = packed.data()});
-      }
+      pack_columns(table, x, in, normed ? norm : VectorView{}, layout, packed.data());
       double worst = 0;
       for (Index c = 0; c < 32; ++c) {
         std::vector<float> row(64, 0.0F);

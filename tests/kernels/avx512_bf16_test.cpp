@@ -33,20 +33,6 @@ bool runs() {
   return found;
 }
 
-void pack(const std::vector<float>& x, Index columns, Index in, const VectorView& norm, std::byte* out) {
-  for (Index first = 0; first < columns; first += 16) {
-    avx512_bf16().pack({.x = x.data(),
-                        .x_stride = in,
-                        .in = in,
-                        .first = first,
-                        .last = std::min(columns, first + 16),
-                        .norm_weight = norm,
-                        .epsilon = 1e-6F,
-                        .layout = layout,
-                        .out = out});
-  }
-}
-
 /// The product of all rows and some columns; weights [rows][in] end one byte before an inaccessible page.
 struct Problem {
   Index rows;
@@ -69,7 +55,7 @@ struct Problem {
     const std::vector<float> values = random_floats(r * i, static_cast<unsigned>(r * 7 + i));
     for (Index k = 0; k < r * i; ++k)
       encode(Format::bf16, values[static_cast<std::size_t>(k)], weights.data(), k);
-    pack(x, c, i, {}, packed.data());
+    pack_columns(avx512_bf16(), x, i, {}, layout, packed.data());
   }
 
   /// out [count][rows] (+)= columns [first, first + count) of the product.
@@ -172,7 +158,7 @@ TEST_CASE("avx512_bf16: packed rows are rounded to nearest and even, normalised,
       for (const bool normed : {false, true}) {
         const VectorView norm{normed ? stored.data() : nullptr, in, format, 1.0F};
         std::memset(packed.data(), 0x5A, static_cast<std::size_t>(packed_bytes(layout, columns, in)));
-        pack(x, columns, in, norm, packed.data());
+        pack_columns(avx512_bf16(), x, in, norm, layout, packed.data());
         std::vector<float> row(static_cast<std::size_t>(stride), 0.0F);
         bool same = true;
         for (Index c = 0; c < columns; ++c) {
@@ -195,7 +181,7 @@ TEST_CASE("avx512_bf16: infinities, NaN and numbers half way stay what they are,
   const std::vector<float> x{infinity, -infinity, std::nanf(""), 1.00390625F, 1.01171875F,
                              -1.0F,    3.4e38F,   1e-39F,        -0.0F,       1.00390637F};
   const GuardedMemory packed(packed_bytes(layout, 1, 10));
-  pack(x, 1, 10, {}, packed.data());
+  pack_columns(avx512_bf16(), x, 10, {}, layout, packed.data());
   const auto at = [&](Index i) { return qwenlite::decode(Format::bf16, packed.data(), i); };
   CHECK(at(0) == infinity);
   CHECK(at(1) == -infinity);
@@ -216,7 +202,7 @@ TEST_CASE("avx512_bf16: denormal weights count as zero") {
   std::memset(p.weights.data(), 0, 64);
   for (Index i = 0; i < 32; ++i) p.weights.data()[2 * i] = std::byte{0x40};  // 2^-127
   std::fill(p.x.begin(), p.x.end(), std::ldexp(1.0F, 100));
-  pack(p.x, 1, 32, {}, p.packed.data());
+  pack_columns(avx512_bf16(), p.x, 32, {}, layout, p.packed.data());
   float out = 1;
   p.multiply(0, 1, &out);
   CHECK(out == 0.0F);

@@ -44,17 +44,7 @@ std::vector<std::byte> pack(const KernelTable& t, const std::vector<float>& x, I
   const Index columns = std::ssize(x) / in;
   const qwenlite::AlignedBuffer packed(packed_bytes(PackLayout::rows_int8, columns, in));
   std::memset(packed.data(), 0, static_cast<std::size_t>(packed.bytes()));
-  for (Index first = 0; first < columns; first += 16) {
-    t.pack({.x = x.data(),
-            .x_stride = in,
-            .in = in,
-            .first = first,
-            .last = std::min(columns, first + 16),
-            .norm_weight = norm,
-            .epsilon = 1e-6F,
-            .layout = PackLayout::rows_int8,
-            .out = packed.data()});
-  }
+  pack_columns(t, x, in, norm, PackLayout::rows_int8, packed.data());
   return {packed.data(), packed.data() + packed.bytes()};
 }
 

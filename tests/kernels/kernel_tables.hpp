@@ -71,6 +71,25 @@ inline std::vector<const KernelTable*> all_tables() {
   return tables;
 }
 
+/// Packs x [columns][in] by sixteen columns at a time, each divided by its root mean square if there is a
+/// norm.
+inline void pack_columns(const KernelTable& t, const std::vector<float>& x, Index in,
+                         const qwenlite::VectorView& norm, qwenlite::kernels::PackLayout layout,
+                         std::byte* out) {
+  const Index columns = std::ssize(x) / in;
+  for (Index first = 0; first < columns; first += 16) {
+    t.pack({.x = x.data(),
+            .x_stride = in,
+            .in = in,
+            .first = first,
+            .last = std::min(columns, first + 16),
+            .norm_weight = norm,
+            .epsilon = 1e-6F,
+            .layout = layout,
+            .out = out});
+  }
+}
+
 /// Zeroed memory whose last byte lies right before an inaccessible page, so that reading or writing past it
 /// ends the test program. `spare` bytes are left between the data and that page.
 class GuardedMemory {

@@ -257,17 +257,7 @@ TEST_CASE("pack: float32 rows are padded with zeros, normalised on the way") {
       const GuardedMemory packed(columns * stride * 4);
       for (const bool normed : {false, true}) {
         std::memset(packed.data(), 0x5A, static_cast<std::size_t>(columns * stride * 4));
-        for (Index first = 0; first < columns; first += 16) {
-          t->pack({.x = x.data(),
-                   .x_stride = in,
-                   .in = in,
-                   .first = first,
-                   .last = std::min(columns, first + 16),
-                   .norm_weight = normed ? norm : VectorView{},
-                   .epsilon = 1e-6F,
-                   .layout = PackLayout::rows_f32,
-                   .out = packed.data()});
-        }
+        pack_columns(*t, x, in, normed ? norm : VectorView{}, PackLayout::rows_f32, packed.data());
         std::vector<float> row(static_cast<std::size_t>(stride));
         bool same = true;
         for (Index c = 0; c < columns; ++c) {
