@@ -22,7 +22,7 @@ double mean_milliseconds(std::span<const double> seconds) {
 
 void ReplyPrinter::show(const ql::ReplyDelta& delta) {
   if (!delta.reasoning.empty() && style_ != ReplyStyle::answer_only) {
-    if (!thinking_) begin_thinking();
+    thinking_ ? go_on_thinking() : begin_thinking();
     write(delta.reasoning);
   }
   if (!delta.content.empty()) {
@@ -43,6 +43,11 @@ void ReplyPrinter::end() {
 void ReplyPrinter::begin_thinking() {
   thinking_ = true;
   style_ == ReplyStyle::dimmed ? write_control("\x1b[2m") : write("<think>\n");
+}
+
+/// Dims again: the program may have been suspended, which leaves normal colours, and gone on.
+void ReplyPrinter::go_on_thinking() {
+  if (style_ == ReplyStyle::dimmed) write_control("\x1b[2m");
 }
 
 void ReplyPrinter::end_thinking() {

@@ -38,6 +38,7 @@ class ReplyPrinter {
   void write(std::string_view text);
   void write_control(std::string_view sequence);
   void begin_thinking();
+  void go_on_thinking();
   void end_thinking();
 
   std::ostream& out_;

@@ -187,11 +187,14 @@ def ctrl_c_at_the_prompt(t):
 
 @check
 def in_the_middle_of_thinking(t):
-    """Ctrl-Z and Ctrl-C while dimmed text is written: the shell's text is not dimmed."""
+    """Ctrl-Z and Ctrl-C while dimmed text is written: the shell's text is not dimmed, what follows after fg is."""
     def dimmed_shell():
         return "\x1b[2m" in t.screen(colours=True).rsplit("\n", 1)[-1]
 
-    t.enter(f"clear; {SLOW} ./chat --temperature 0 --kv none --threads 1 --prompt 'What is 23 + 45?'", prompt="$ ")
+    # Without a cache each token costs the whole prompt again, so a long one gives seconds of thinking.
+    (t.place / "system").write_text("You are a helpful assistant. " * 20)
+    t.enter(f"clear; {SLOW} ./chat --temperature 0 --kv none --threads 1 --system \"$(cat system)\" "
+            "--prompt 'What is 23 + 45?'", prompt="$ ")
     t.wait(lambda: re.search(r"\x1b\[2m\w+\S* \w", t.screen(colours=True)), "dimmed text")
     t.keys("C-z")
     t.wait_text("Stopped")
@@ -200,7 +203,8 @@ def in_the_middle_of_thinking(t):
     if dimmed_shell():
         raise Failed("Ctrl-Z left the terminal dimmed")
     t.enter("clear; fg", prompt="$ ")
-    t.wait(lambda: "\x1b[2m" in t.screen(colours=True), "more dimmed text")  # the terminal is chat's again
+    t.wait(lambda: "Stopped" not in t.screen() and "\x1b[2m" in t.screen(colours=True), "more dimmed text")
+    t.picture("fg in the middle of thinking")
     t.keys("C-c")
     t.wait_text("note: stopped\n")  # there is no conversation to speak of
     t.expect_shell(130)
