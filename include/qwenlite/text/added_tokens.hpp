@@ -3,13 +3,16 @@
 // Finds added tokens in a text: leftmost first, the longest of those that begin at one place.
 //
 // Whether a place may hold one at all is the caller's business: text typed by a user may not, text
-// written by the chat template may. Candidates are found by their first byte, then looked up once per
-// distinct length, so the cost does not grow with the number of added tokens.
+// written by the chat template may. A place is looked at further only if some token begins with its byte.
+// Then one binary search finds the last token, in their order, that is not behind the text: whatever token
+// the text begins with, that one begins with it too, and each token knows the longest other it begins with.
+// So the cost hardly grows with the number of added tokens.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,16 +54,10 @@ class AddedTokens {
 
   AddedTokens() = default;
   explicit AddedTokens(std::vector<AddedToken> tokens) {
-    const auto longer = [](const AddedToken* a, const AddedToken* b) {
-      return a->content.size() > b->content.size();
-    };
-    for (const AddedToken* token : sorted(tokens, longer)) {
-      const std::size_t length = token->content.size();
-      if (lengths_.empty() || lengths_.back() != length) lengths_.push_back(length);
-    }
     const auto by_content = [](const AddedToken* a, const AddedToken* b) { return a->content < b->content; };
     for (AddedToken* token : sorted(tokens, by_content)) {
       begins_[static_cast<unsigned char>(token->content.front())] = true;
+      starts_.push_back(start_of(token->content));
       tokens_.push_back(std::move(*token));
     }
   }
@@ -71,11 +68,8 @@ class AddedTokens {
   [[nodiscard]] std::optional<Match> find(std::string_view text, std::size_t from) const noexcept {
     for (std::size_t at = from; at < text.size(); ++at) {
       if (!begins_[static_cast<unsigned char>(text[at])]) continue;
-      for (const std::size_t length : lengths_) {
-        if (length > text.size() - at) continue;
-        const AddedToken* token = lookup(text.substr(at, length));
-        if (token != nullptr) return Match{{at, at + length}, token};
-      }
+      const AddedToken* token = longest_at(text.substr(at));
+      if (token != nullptr) return Match{{at, at + token->content.size()}, token};
     }
     return std::nullopt;
   }
@@ -99,16 +93,35 @@ class AddedTokens {
   }
 
  private:
-  [[nodiscard]] const AddedToken* lookup(std::string_view text) const noexcept {
-    const auto found =
-        std::lower_bound(tokens_.begin(), tokens_.end(), text,
-                         [](const AddedToken& a, std::string_view t) { return a.content < t; });
-    return found != tokens_.end() && found->content == text ? &*found : nullptr;
+  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+
+  [[nodiscard]] static bool begins_with(std::string_view text, std::string_view start) noexcept {
+    return text.substr(0, start.size()) == start;
   }
 
-  std::vector<AddedToken> tokens_;    // sorted by content
-  std::array<bool, 256> begins_{};    // whether some token begins with this byte
-  std::vector<std::size_t> lengths_;  // of the contents, longest first
+  /// The longest other token that the next one, in their order, begins with.
+  [[nodiscard]] std::size_t start_of(std::string_view next) const noexcept {
+    std::size_t start = tokens_.empty() ? none : tokens_.size() - 1;
+    while (start != none && !begins_with(next, tokens_[start].content)) start = starts_[start];
+    return start;
+  }
+
+  /// The longest token that `text` begins with, or null.
+  [[nodiscard]] const AddedToken* longest_at(std::string_view text) const noexcept {
+    const auto before = [](std::string_view t, const AddedToken& token) { return t < token.content; };
+    const auto behind = std::upper_bound(tokens_.begin(), tokens_.end(), text, before);
+    if (behind == tokens_.begin()) return nullptr;
+    auto found = static_cast<std::size_t>(behind - tokens_.begin()) - 1;
+    const std::string& last = tokens_[found].content;
+    const auto parted = std::mismatch(last.begin(), last.end(), text.begin(), text.end());
+    const auto same = static_cast<std::size_t>(parted.first - last.begin());
+    while (found != none && tokens_[found].content.size() > same) found = starts_[found];
+    return found == none ? nullptr : &tokens_[found];
+  }
+
+  std::vector<AddedToken> tokens_;   // sorted by content
+  std::vector<std::size_t> starts_;  // of each, the longest other token it begins with, or none
+  std::array<bool, 256> begins_{};   // whether some token begins with this byte
 };
 
 }  // namespace QWENLITE_ABI
