@@ -18,7 +18,7 @@ LAYERS = [
     ("error.hpp", []),
     ("file_kind.hpp", ["in_quotes.hpp"]),
     ("in_quotes.hpp", ["error.hpp"]),
-    ("json_text.hpp", ["error.hpp"]),
+    ("json_text.hpp", ["error.hpp", "in_quotes.hpp"]),
     ("sampling_ranges.hpp", ["error.hpp"]),
     ("tensor.hpp", ["error.hpp"]),
     ("checkpoint/packed*.hpp", FLOOR + ["kernels/formats.hpp", "kernels/quantised*.hpp", "kernels/weight_words.hpp"]),

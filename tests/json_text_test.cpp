@@ -32,6 +32,21 @@ TEST_CASE("an object of many keys keeps their order, and the last value of each"
   }
 }
 
+TEST_CASE("a key that stands twice is told where it may not") {
+  for (const int count : {1, 31, 32, 33, 50000}) {
+    INFO(count);
+    std::string text = "{\"in\":[{\"k0\":1}],";
+    for (int i = 0; i < count; ++i) text += "\"k" + std::to_string(i) + "\":{\"k0\":0},";
+    const auto problem_with = [&](const std::string& last) {
+      return parse(text + last, {.max_commas = 100000, .repeated_keys = false}).problem;
+    };
+    CHECK(problem_with("\"other\":1}") == std::nullopt);
+    CHECK(problem_with("\"k0\":1}") == "'k0' stands twice");
+    CHECK(problem_with("\"in\":1}") == "'in' stands twice");
+    CHECK(problem_with("\"x\":{\"y\":[],\"y\":[]}}") == "'y' stands twice");
+  }
+}
+
 TEST_CASE("the limits of a JSON text") {
   CHECK(parse("[1,2,3]", {.max_commas = 2}).problem == std::nullopt);
   CHECK(parse("[1,2,3]", {.max_commas = 1}).problem == "JSON with more than 1 values");

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <qwenlite/error.hpp>
+#include <qwenlite/in_quotes.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -29,19 +30,28 @@ using Handler = nlohmann::json_sax<Json>;
 struct Limits {
   std::size_t max_depth = 32;
   std::size_t max_commas = 65536;  ///< outside of strings
+  /// Whether an object may have a key twice; the last value counts then. In a file, readers would not agree
+  /// which value it states.
+  bool repeated_keys = true;
 };
 
-/// What breaks the limits, or nothing. Says nothing else about the text. A zero byte is refused because
-/// the parser stops there as if the text ended.
+/// That there is a zero byte, or nothing. The parser would stop there as if the text ended.
+[[nodiscard]] inline std::optional<std::string> zero_byte(std::string_view text) {
+  const auto zero = text.find('\0');
+  if (zero == std::string_view::npos) return std::nullopt;
+  return "zero byte at position " + std::to_string(zero) + " of the JSON text";
+}
+
+/// What breaks the limits of the text as a whole, or nothing. Says nothing else about the text.
 [[nodiscard]] inline std::optional<std::string> broken_limit(std::string_view text, Limits limits) {
+  if (auto zero = zero_byte(text)) return zero;
   std::size_t depth = 0;
   std::size_t commas = 0;
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (c == '\0') return "zero byte at position " + std::to_string(i) + " of the JSON text";
     if (in_string) {
-      if (c == '\\' && i + 1 < text.size() && text[i + 1] != '\0') ++i;
+      if (c == '\\') ++i;
       if (c == '"') in_string = false;
       continue;
     }
@@ -72,9 +82,11 @@ inline void read_events(std::string_view text, Handler& handler) {
   return "not valid JSON at byte " + std::to_string(position);
 }
 
-/// Builds the tree. Of a key that stands twice the last value counts.
+/// Builds the tree.
 class TreeBuilder final : public Handler {
  public:
+  explicit TreeBuilder(bool repeated_keys) : repeated_keys_(repeated_keys) {}
+
   Json root;
   std::optional<std::string> problem;
 
@@ -88,8 +100,11 @@ class TreeBuilder final : public Handler {
   bool start_object(std::size_t /*size*/) override { return open(Json::value_t::object); }
   bool start_array(std::size_t /*size*/) override { return open(Json::value_t::array); }
   bool key(string_t& name) override {
-    place_ = &levels_.back().member(name);
-    return true;
+    Level& level = levels_.back();
+    const std::size_t members = level.value->size();
+    place_ = &level.member(name);
+    if (!repeated_keys_ && level.value->size() == members) problem = in_quotes(name) + " stands twice";
+    return !problem;
   }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
@@ -144,6 +159,7 @@ class TreeBuilder final : public Handler {
     }
   };
 
+  bool repeated_keys_;
   std::vector<Level> levels_;
   Json* place_ = nullptr;  // where the value of the latest key goes
 };
@@ -156,7 +172,7 @@ struct Parsed {
 
 [[nodiscard]] inline Parsed parse(std::string_view text, Limits limits) {
   if (auto problem = broken_limit(text, limits)) return {nullptr, std::move(problem)};
-  TreeBuilder tree;
+  TreeBuilder tree(limits.repeated_keys);
   read_events(text, tree);
   return {std::move(tree.root), std::move(tree.problem)};
 }

@@ -132,6 +132,15 @@ TEST_CASE("text fields may lie under text_config, with tokens and tying at eithe
   expect_error(ErrorCode::bad_config, {"'text_config.rope_theta'", "found nothing"}, [&] { parse(json); });
 }
 
+TEST_CASE("a field that stands twice is refused at any depth") {
+  const std::string text = base().dump();
+  const auto twice = [&](const std::string& field) { return "{" + field + "," + text.substr(1); };
+  expect_error(ErrorCode::bad_file, {"'config.json'", "'hidden_size' stands twice"},
+               [&] { parse(twice(R"("hidden_size":8)")); });
+  expect_error(ErrorCode::bad_file, {"'config.json'", "'type' stands twice"},
+               [&] { parse(twice(R"("other":{"type":1,"type":1})")); });
+}
+
 TEST_CASE("end-of-sequence ids: one, a list, none, repeated") {
   CHECK(parse(with("eos_token_id", 7)).config.eos_token_ids == std::vector<int>{7});
   CHECK(parse(with("eos_token_id", {7, 3, 7})).config.eos_token_ids == std::vector<int>{7, 3});

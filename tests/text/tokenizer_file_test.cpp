@@ -190,8 +190,8 @@ TEST_CASE("a zero byte is no end of tokenizer.json") {
   const std::string json = small::json();
   const Failure failure = failure_of(json + std::string(1, '\0'));
   CHECK(failure.code == ErrorCode::bad_file);
-  CHECK_THAT(failure.message, has_text("tokenizer.json: found zero byte at position " +
-                                       std::to_string(json.size()) + ", expected JSON text"));
+  CHECK_THAT(failure.message,
+             has_text("tokenizer.json: zero byte at position " + std::to_string(json.size())));
 }
 
 TEST_CASE("errors of a directory's files name the directory") {

@@ -4,8 +4,7 @@
 // file as a stream of events, and a tree for the small ones.
 //
 // Nothing here recurses, whatever the depth of the text. All readers go through one virtual interface,
-// so the parser is compiled once. The parser stops at a zero byte as if the text ended there, which
-// is why text with one is refused before it is parsed.
+// so the parser is compiled once.
 #pragma once
 
 #include <string>
@@ -26,9 +25,9 @@ namespace json_text {
   throw Error(ErrorCode::bad_file, message);
 }
 
-/// Parses a small file into a tree. The root is an object.
+/// Parses a small file into a tree. The root is an object, and no key stands twice in any.
 inline Json parse_object(std::string_view text, const std::string& file) {
-  Parsed parsed = parse(text, {});
+  Parsed parsed = parse(text, {.repeated_keys = false});
   if (parsed.problem) reject(file, *parsed.problem);
   if (!parsed.value.is_object()) {
     reject(file, {"found ", parsed.value.type_name(), ", expected a JSON object"});
@@ -44,9 +43,7 @@ class EventReader : public Handler {
 
   /// Reads all of `text`; throws for whatever does not fit.
   void read(std::string_view text) {
-    if (const auto zero = text.find('\0'); zero != std::string_view::npos) {
-      reject(file_, {"zero byte at position ", zero, " of the JSON text"});
-    }
+    if (const auto zero = zero_byte(text)) reject(file_, *zero);
     read_events(text, *this);
   }
 

@@ -46,10 +46,10 @@ class SaxReader final : public json_text::Handler {
 
   SaxReader(std::string name, Document document) : document_(document) { file_.name = std::move(name); }
 
-  /// Reads all of `text`. At a zero byte the parser would stop as if the text ended there.
+  /// Reads all of `text`.
   void read(std::string_view text) {
-    if (const auto zero = text.find('\0'); zero != std::string_view::npos) {
-      throw Error(ErrorCode::bad_file, file_.name, {"zero byte at position ", zero}, "JSON text");
+    if (const auto zero = json_text::zero_byte(text)) {
+      throw Error(ErrorCode::bad_file, joined({file_.name, ": ", *zero}));
     }
     const std::size_t guess = text.size() / 64 + 16;
     file_.tokens.reserve(guess, text.size() / 8);
