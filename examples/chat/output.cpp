@@ -74,16 +74,10 @@ void print_stats(std::ostream& out, const ql::ChatReply& reply, const StepTimes&
                  const programs::Storage& storage) {
   const ql::GenerateStats& g = reply.generate;
   out << std::fixed << std::setprecision(1) << "stats: prompt " << reply.prompt_tokens << " tokens, ";
-  if (storage.kv == "none") {  // also what the session has ids of
-    const double rate =
-        g.prefill_seconds > 0 ? static_cast<double>(reply.prompt_tokens) / g.prefill_seconds : 0;
-    out << "0 reused, " << reply.prompt_tokens << " computed at " << rate << " tokens/s (nothing is kept)\n";
-  } else {
-    out << reply.reused_tokens << " reused, ";
-    if (reply.replayed_tokens > 0) out << reply.replayed_tokens << " of them processed again, ";
-    out << g.prompt_tokens << " computed at " << g.prefill_tokens_per_second() << " tokens/s ("
-        << ql::name_of(reply.reuse) << ")\n";
-  }
+  out << reply.reused_tokens << " reused, ";
+  if (reply.replayed_tokens > 0) out << reply.replayed_tokens << " of them processed again, ";
+  out << g.prompt_tokens << " computed at " << g.prefill_tokens_per_second() << " tokens/s ("
+      << ql::name_of(reply.reuse) << ")\n";
   out << "stats: generated " << g.generated_tokens << " tokens at " << g.tokens_per_second()
       << " tokens/s, the first after " << 1000 * g.time_to_first_token << " ms, ended by "
       << ql::name_of(reply.end) << '\n';

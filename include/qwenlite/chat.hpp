@@ -277,6 +277,7 @@ PromptRoom ChatSession<Model>::room() const noexcept {
 
 template <ChatModel Model>
 auto ChatSession<Model>::held(std::span<const int> prompt, bool dropped) const -> Held {
+  if (!retains(session_)) return {.tokens = 0, .reuse = Reuse::not_kept};
   const std::span<const int> known = session_.tokens();
   // At least the last token is computed, for its logits.
   const auto parted = std::mismatch(prompt.begin(), prompt.end() - 1, known.begin(), known.end());

@@ -51,6 +51,7 @@ enum class ReplyEnd : std::uint8_t {
 enum class Reuse : std::uint8_t {
   all,              ///< all that the prompt could use; as a rule it goes on where the session ended
   empty,            ///< the session held nothing
+  not_kept,         ///< the session keeps nothing it computes (NoCache)
   think_block,      ///< a think block is not part of the prompt any more
   reply_text,       ///< the last reply was cut, or its text encodes to other tokens than were drawn
   dropped_turns,    ///< the oldest turns were dropped
@@ -62,6 +63,7 @@ enum class Reuse : std::uint8_t {
   switch (reuse) {
     case Reuse::all: return "all reused";
     case Reuse::empty: return "nothing held";
+    case Reuse::not_kept: return "nothing is kept";
     case Reuse::think_block: return "think block left out of the history";
     case Reuse::reply_text: return "last reply cut or encoded differently";
     case Reuse::dropped_turns: return "oldest turns dropped";

@@ -127,6 +127,24 @@ TEST_CASE("a turn computes what the session does not hold, and the reason is tol
   }
 }
 
+TEST_CASE("a session that keeps nothing reuses nothing, in any turn") {
+  const ql::Tokenizer tokenizer = scripted::tokenizer();
+  scripted::Model model(tokenizer, {{.answer = "hello"}});
+  model.keeps = false;
+  Chat chat(model, tokenizer, {.generate = {.prefill_piece = 1}});
+  for (const char* question : {"one", "two", "three"}) {
+    std::vector<Index> progress;
+    chat.generate_options().progress = [&](Index done, Index) { progress.push_back(done); };
+    const ql::ChatReply reply = chat.send(question);
+    CHECK(reply.reuse == Reuse::not_kept);
+    CHECK(reply.reused_tokens == 0);
+    CHECK(reply.replayed_tokens == 0);
+    CHECK(reply.generate.prompt_tokens == reply.prompt_tokens);
+    CHECK(reply.message.content == "hello");
+    CHECK(progress == std::vector<Index>{reply.prompt_tokens});  // pieces would be computed again and again
+  }
+}
+
 TEST_CASE("changes of the history are seen by the next turn") {
   const ql::Tokenizer tokenizer = scripted::tokenizer();
   const scripted::Model model(tokenizer, {{.answer = "hello"}});

@@ -32,6 +32,8 @@ struct Line {
 struct Session {
   Index limit = 4096;
   Ids seen{};
+  bool keeps = true;  ///< what was computed, as with a cache
+  [[nodiscard]] bool retains() const { return keeps; }
   [[nodiscard]] Index length() const { return static_cast<Index>(seen.size()); }
   [[nodiscard]] Index max_tokens() const { return limit; }
   [[nodiscard]] std::span<const int> tokens() const { return seen; }
@@ -52,7 +54,7 @@ class Model {
       : tokenizer_(tokenizer), lines_(std::move(lines)) {}
 
   [[nodiscard]] Session new_session(const qwenlite::SessionOptions& options) const {
-    return {.limit = options.max_tokens == 0 ? 4096 : options.max_tokens};
+    return {.limit = options.max_tokens == 0 ? 4096 : options.max_tokens, .keeps = keeps};
   }
   void prefill(Session& session, std::span<const int> tokens) const {
     computed += tokens.size();
@@ -74,6 +76,7 @@ class Model {
 
   mutable std::size_t computed = 0;  // tokens processed in all sessions
   bool broken = false;               // logits are NaN from now on
+  bool keeps = true;                 // new sessions keep what is computed
 
  private:
   [[nodiscard]] int id(std::string_view text) const { return small::id_of(tokenizer_, text); }

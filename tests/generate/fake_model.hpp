@@ -23,11 +23,9 @@ struct FakeSession {
   [[nodiscard]] Index max_tokens() const { return limit; }
 };
 
-/// The same, but recomputing everything: the type says so.
+/// The same, but recomputing everything.
 struct ForgetfulSession : FakeSession {
-  struct Kv {
-    static constexpr bool retains = false;
-  };
+  [[nodiscard]] static bool retains() { return false; }
 };
 
 struct FakeDefaults {

@@ -43,6 +43,14 @@ concept TokenModel = requires(const Model& model, Session& session, std::span<co
   { session.max_tokens() } -> std::convertible_to<Index>;
 };
 
+/// Whether a session keeps what it computed, as one does unless it says otherwise. If not, every call
+/// computes all its tokens again.
+template <class Session>
+[[nodiscard]] bool retains(const Session& session) noexcept {
+  if constexpr (requires { session.retains(); }) return session.retains();
+  return true;
+}
+
 /// How a reply is generated.
 struct GenerateOptions {
   /// Most tokens to hand out; not set: as many as the session has room for.
@@ -187,8 +195,7 @@ class Generation {
 
   /// A session without a cache would compute all earlier tokens again for every piece.
   [[nodiscard]] Index piece() const noexcept {
-    if constexpr (requires { requires !Session::Kv::retains; }) return static_cast<Index>(prompt_.size());
-    return options_.prefill_piece;
+    return retains(session_) ? options_.prefill_piece : static_cast<Index>(prompt_.size());
   }
 
   /// How many of the `left` tokens of the prompt to process next. A session can remember a place up to 64

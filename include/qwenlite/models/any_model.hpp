@@ -51,6 +51,9 @@ class AnyOf {
     [[nodiscard]] bool remembers() const noexcept {
       return visit([](const auto& s) { return s.remembers(); });
     }
+    [[nodiscard]] bool retains() const noexcept {
+      return visit([](const auto& s) { return s.retains(); });
+    }
     [[nodiscard]] Index kv_capacity_bytes() const noexcept {
       return visit([](const auto& s) { return s.kv_capacity_bytes(); });
     }

@@ -71,6 +71,9 @@ class Session {
   /// Whether remember() is of use: whether there is recurrent state.
   [[nodiscard]] bool remembers() const noexcept { return Snapshots<State>::takes_any; }
 
+  /// Whether what was computed stays for the next forward. If not, each one computes all tokens again.
+  [[nodiscard]] static constexpr bool retains() noexcept { return Kv::retains; }
+
   /// Bytes reserved for keys and values, the part of them in use, and all memory of the session.
   [[nodiscard]] Index kv_capacity_bytes() const noexcept { return kv_.bytes(); }
   [[nodiscard]] Index kv_used_bytes() const noexcept { return kv_.used_bytes(); }
