@@ -59,6 +59,30 @@ TEST_CASE("dispatch: what is found on this CPU fits together") {
   CHECK_FALSE(cpu.neon_bf16);
 }
 
+TEST_CASE("dispatch: no table for vectors computes a row element by element") {
+  const KernelTable& plain = qwenlite::kernels::scalar::table;
+  for (const KernelTable* t : qwenlite::kernels::supported()) {
+    if (t == &plain || std::string(t->name) == "scalar") continue;
+    INFO(t->name);
+    CHECK(t->pack != plain.pack);
+    CHECK(t->matmul != plain.matmul);
+    CHECK(t->matmul_quantised != plain.matmul_quantised);
+    CHECK(t->matmul_int8 != plain.matmul_int8);
+    CHECK(t->rms_norm != plain.rms_norm);
+    CHECK(t->rope != plain.rope);
+    CHECK(t->silu_mul != plain.silu_mul);
+    CHECK(t->sigmoid_mul != plain.sigmoid_mul);
+    CHECK(t->decode_row != plain.decode_row);
+    CHECK(t->decode_quantised != plain.decode_quantised);
+    CHECK(t->attend_span != plain.attend_span);
+    CHECK(t->merge_span != plain.merge_span);
+    CHECK(t->conv1d != plain.conv1d);
+    CHECK(t->delta_keys != plain.delta_keys);
+    CHECK(t->delta_rows != plain.delta_rows);
+    CHECK(t->delta_close != plain.delta_close);
+  }
+}
+
 #elif defined(__aarch64__)
 
 TEST_CASE("dispatch: each Arm CPU gets its fastest table") {

@@ -355,6 +355,7 @@ inline constexpr KernelTable table = [] {
   t.rms_norm = rms_norm;
   t.rope = rope;
   t.silu_mul = silu_mul;
+  t.sigmoid_mul = sigmoid_mul;
   t.decode_row = decode_row;
   t.decode_quantised = decode_quantised;
   t.attend_span = attend_span;
