@@ -118,7 +118,7 @@ template <class Any>
   return series;
 }
 
-/// 1, 2, 4, ... and the last: how many new tokens the table has lines for.
+/// 16, 32, 64, ... and the last: how many new tokens the table has lines for.
 [[nodiscard]] std::vector<std::size_t> milestones(Index tokens) {
   std::vector<std::size_t> all;
   for (std::size_t n = 16; n < static_cast<std::size_t>(tokens); n *= 2) all.push_back(n);

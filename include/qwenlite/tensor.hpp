@@ -3,8 +3,8 @@
 // Sizes, element types and views: the floor that files, kernels and layers share.
 //
 // A TensorView is untyped memory of a checkpoint with its dtype and shape; a Matrix is a typed Eigen
-// map over activations. Neither owns memory, and nothing here allocates through Eigen (its allocator
-// changes with -march, see README). All sizes are signed 64-bit (`Index`).
+// map over activations. Neither owns memory, and nothing here allocates through Eigen, whose allocator
+// changes with -march: what one unit allocated another could not free. All sizes are signed 64-bit (`Index`).
 #pragma once
 
 #include <Eigen/Core>

@@ -3,7 +3,7 @@
 // Blockwise attention on AVX-512: up to sixteen query rows over the blocks of one span, with the online
 // softmax. Scores are tiles of the same dot product as a matrix product (keys as rows); outputs are chains
 // over ascending keys, sixteen dimensions a vector. A masked probability is an exact zero and leaves a chain
-// as it is, so a row's bits do not depend on which other rows share the call.
+// of finite values as it is, so a row's bits do not depend on which other rows share the call.
 //
 // int8 is read where it lies; fp8 and int4 become bf16 a plane at a time. Scores and probabilities are
 // scaled.

@@ -88,8 +88,9 @@ inline constexpr Index span_positions = 1024;
 ///   int4         k, v  [64][head_dim rounded up to 32, /2]: of each 32 numbers, byte i holds i in its lower
 ///                and i + 16 in its upper half; then [64] float32 scales
 ///
-/// Memory holds finite numbers everywhere, scales too, also at and beyond `count`: kernels may multiply them
-/// by zero. k and v are aligned to 64 bytes.
+/// Memory at and beyond `count` holds finite numbers, scales too: kernels may multiply them by zero. So they
+/// may what is not finite before it, which then reaches queries that do not see it. k and v are aligned to 64
+/// bytes.
 struct KvBlock {
   const std::byte* k = nullptr;
   const std::byte* v = nullptr;

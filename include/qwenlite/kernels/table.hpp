@@ -4,7 +4,8 @@
 // structs they take. ops.hpp is the only caller; it checks shapes and splits work into tasks.
 //
 // Every kernel keeps one rule: the bits of one output depend on its inputs and sizes alone, never on
-// how many other outputs (columns, rows, queries) are computed in the same call.
+// how many other outputs (columns, rows, queries) are computed in the same call. In attention that holds for
+// finite keys and values: a masked probability is a zero, and zero times NaN is NaN.
 #pragma once
 
 #include <qwenlite/kernels/delta.hpp>
