@@ -118,8 +118,8 @@ class Scoring {
       session_.truncate(0);
       if (reference_) reference_->session.truncate(0);
       // The last token of a window predicts none of it.
-      for (Index at = window.first; at < window.end - 1; at += options_.piece) {
-        const Index count = std::min(options_.piece, window.end - 1 - at);
+      for (Index at = window.first, count = 0; at < window.end - 1; at += count) {
+        count = std::min(options_.piece, window.end - 1 - at);
         read(at, count, window.scored);
         done_ += count;
         score_.stopped = options_.progress && !options_.progress(done_, total_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which tokens are read and scored, and how a run is followed and stopped.
+#include <limits>
 #include <set>
 
 #include "catch_any.hpp"
@@ -105,7 +106,7 @@ TEST_CASE("windows and pieces change nothing where context means nothing") {
   FakeSession other;
   const ql::Score whole = ql::compare(model, session, ql::Reference(reference, other), ids);
   for (const Index window : {2, 7, 50}) {
-    for (const Index piece : {1, 5, 1000}) {
+    for (const Index piece : {Index{1}, Index{5}, Index{1000}, std::numeric_limits<Index>::max()}) {
       const ql::Score found = ql::compare(model, session, ql::Reference(reference, other), ids,
                                           {.window = window, .stride = 1, .piece = piece});
       CHECK(found.tokens == 49);
