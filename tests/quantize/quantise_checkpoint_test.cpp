@@ -131,6 +131,21 @@ TEST_CASE("a quantised directory has the files of its source, and says what it i
   }
 }
 
+TEST_CASE("a source whose quantization_config is null becomes a directory that opens") {
+  const TemporaryDirectory place;
+  const fs::path source_path = place.path() / "source";
+  fs::copy(checkpoint_path("qwen3-tiny"), source_path);
+  Json config = Json::parse(content_of(source_path / "config.json"));
+  config["quantization_config"] = nullptr;
+  std::ofstream(source_path / "config.json") << config.dump(2);
+  (void)ql::quantise_checkpoint(ql::Checkpoint(source_path), place.path() / "out", {.weights = Format::int8});
+  CHECK_NOTHROW(ql::open(place.path() / "out", {.threads = 1}));
+  Json written = Json::parse(content_of(place.path() / "out" / "config.json"));
+  CHECK(written["quantization_config"]["weights"] == "int8:row");
+  written["quantization_config"] = nullptr;
+  CHECK(written == config);
+}
+
 TEST_CASE("fp8 is written in the published form") {
   const TemporaryDirectory place;
   const ql::Checkpoint source(checkpoint_path("qwen3.5-tiny"));
@@ -200,6 +215,16 @@ TEST_CASE("what is in the way is not overwritten, unless it is a checkpoint and 
   CHECK(quantise({.weights = Format::int4, .replace = true}).empty());
   CHECK(content_of(path / "config.json") != first);
   CHECK(entries_in(place.path()) == 1);
+
+  // What an earlier run was not allowed to remove.
+  const fs::path left = place.path() / ".out.0.old";
+  fs::create_directory(left);
+  std::ofstream(left / "model.safetensors") << "old";
+  CHECK(quantise({.weights = Format::int8, .replace = true}).empty());
+  CHECK(content_of(path / "config.json") == first);
+  CHECK(content_of(left / "model.safetensors") == "old");
+  CHECK(entries_in(place.path()) == 2);
+  fs::remove_all(left);
 
   fs::create_directory(path / "folder");
   CHECK_THAT(quantise({.replace = true}), has_text("not a checkpoint directory"));

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include <qwenlite/quantize/awq.hpp>
+#include <qwenlite/quantize/throwing_tasks.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -119,10 +120,10 @@ inline void rounding_errors(const float* row, std::span<const float> scales, con
   double sum = 0;
   for (Index first = 0; first < matrix.rows; first += together) {
     const Index count = std::min(together, matrix.rows - first);
-    auto task = [&](Index r, int /*worker*/) {
+    const auto task = [&](Index r, int /*worker*/) {
       rounding_errors(matrix.row(first + r), scales, format, errors.floats() + r * matrix.cols);
     };
-    ops.executor().run(count, TaskRef(task));
+    run_throwing(ops.executor(), count, task);
     sum += outputs.of({errors.floats(), count, matrix.cols, Eigen::OuterStride<>(matrix.cols)});
   }
   return sum;
@@ -270,7 +271,7 @@ inline QuantisedMatrix awq_round(const LayerMatrix& matrix, const InputMoments& 
   }
   QuantisedMatrix out(format, matrix.rows, matrix.cols);
   std::atomic<bool> finite{true};
-  auto task = [&](Index r, int /*worker*/) {
+  const auto task = [&](Index r, int /*worker*/) {
     std::vector<std::uint8_t> numbers(static_cast<std::size_t>(round_up(matrix.cols, quantised_block)));
     int zero = 0;
     for (Index g = 0; g < std::ssize(moments); ++g) {
@@ -290,7 +291,7 @@ inline QuantisedMatrix awq_round(const LayerMatrix& matrix, const InputMoments& 
     std::fill(numbers.begin() + matrix.cols, numbers.end(), static_cast<std::uint8_t>(zero));
     out.set_row(r, numbers.data());
   };
-  executor.run(matrix.rows, TaskRef(task));
+  run_throwing(executor, matrix.rows, task);
   if (!finite) refuse_to_quantise(format);
   return out;
 }

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include <qwenlite/quantize/gptq.hpp>
+#include <qwenlite/quantize/throwing_tasks.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -36,14 +37,14 @@ using SquareMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen
   Eigen::Map<SquareMatrix> from(lower.data(), n, n);
   Eigen::Map<SquareMatrix> to(inverse.data(), n, n);
   constexpr Index block = 64;
-  auto task = [&](Index i, int /*worker*/) {
+  const auto task = [&](Index i, int /*worker*/) {
     const Index first = i * block;
     const Index rest = n - first;
     auto columns = to.block(first, first, rest, std::min(block, rest));
     columns.diagonal().setOnes();
     from.bottomRightCorner(rest, rest).triangularView<Eigen::Lower>().solveInPlace(columns);
   };
-  executor.run(ceil_div(n, block), TaskRef(task));
+  run_throwing(executor, ceil_div(n, block), task);
   return inverse;
 }
 
@@ -160,7 +161,7 @@ inline QuantisedMatrix gptq(std::span<const float> weights, Index rows, const Gp
   QuantisedMatrix out(format, rows, n);
   std::atomic<bool> finite{true};
   constexpr Index strip = 8;  // rows that share a pass over the factor
-  auto task = [&](Index i, int /*worker*/) {
+  const auto task = [&](Index i, int /*worker*/) {
     std::vector<rounding::GptqRow> part;
     const Index last = std::min(rows, (i + 1) * strip);
     for (Index r = i * strip; r < last; ++r) {
@@ -175,7 +176,7 @@ inline QuantisedMatrix gptq(std::span<const float> weights, Index rows, const Gp
       if (!part[static_cast<std::size_t>(r - i * strip)].store(r, out)) finite = false;
     }
   };
-  executor.run(ceil_div(rows, strip), TaskRef(task));
+  run_throwing(executor, ceil_div(rows, strip), task);
   if (!finite) refuse_to_quantise(format);
   return out;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <qwenlite/quantize/quantise_checkpoint.hpp>
+#include <qwenlite/quantize/throwing_tasks.hpp>
 
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
@@ -63,7 +64,7 @@ namespace quantising {
                                               const Ops& ops) {
   constexpr Index strip = 64;
   std::vector<ErrorSums> parts(static_cast<std::size_t>(ceil_div(stored.rows, strip)));
-  auto task = [&](Index i, int /*worker*/) {
+  const auto task = [&](Index i, int /*worker*/) {
     std::vector<float> memory(static_cast<std::size_t>(2 * stored.cols));
     float* const was = memory.data();
     float* const is = was + stored.cols;
@@ -79,7 +80,7 @@ namespace quantising {
       parts[static_cast<std::size_t>(i)] += {static_cast<double>(error), static_cast<double>(whole)};
     }
   };
-  ops.executor().run(std::ssize(parts), TaskRef(task));
+  run_throwing(ops.executor(), std::ssize(parts), task);
   ErrorSums sums;
   for (const ErrorSums& part : parts) sums += part;
   return sums;

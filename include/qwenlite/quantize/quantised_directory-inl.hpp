@@ -9,6 +9,7 @@
 #include <system_error>
 #include <unordered_map>
 
+#include <qwenlite/json_text.hpp>
 #include <qwenlite/quantize/quantised_directory.hpp>
 
 namespace qwenlite {
@@ -22,6 +23,23 @@ inline constexpr Index max_text_bytes = Index{1} << 30U;
 
 [[noreturn]] inline void fail(const fs::path& path, const std::string& what, const std::error_code& why) {
   throw Error(ErrorCode::io, {in_quotes(path.string()), ": could not ", what, ": ", why.message()});
+}
+
+/// What is in a directory.
+[[nodiscard]] inline std::vector<fs::directory_entry> entries_of(const fs::path& directory) {
+  std::error_code error;
+  std::vector<fs::directory_entry> entries;
+  fs::directory_iterator at(directory, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) entries.push_back(*at);
+  if (error) fail(directory, "list it", error);
+  return entries;
+}
+
+[[nodiscard]] inline fs::path absolute(const fs::path& path) {
+  std::error_code error;
+  fs::path whole = path.empty() ? path : fs::absolute(path, error).lexically_normal();
+  if (error) fail(path, "find the working directory", error);
+  return whole.has_filename() ? whole : whole.parent_path();
 }
 
 /// Files that a checkpoint consists of besides its weights.
@@ -42,7 +60,7 @@ inline void check_replaceable(const fs::path& path) {
   if (!fs::is_directory(fs::symlink_status(path, error)) || !fs::exists(path / "config.json", error)) {
     refuse("something that is not a checkpoint directory");
   }
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+  for (const fs::directory_entry& entry : entries_of(path)) {
     const std::string name = entry.path().filename().string();
     const bool known = belongs(name) || name == "config.json" || name.ends_with(".safetensors") ||
                        name.ends_with(".index.json");
@@ -50,7 +68,6 @@ inline void check_replaceable(const fs::path& path) {
       refuse("something that is not a checkpoint directory alone (" + in_quotes(name) + " is in it)");
     }
   }
-  if (error) fail(path, "list it", error);
 }
 
 inline void check_place(const fs::path& path, const fs::path& source, bool replace) {
@@ -66,12 +83,11 @@ inline void check_place(const fs::path& path, const fs::path& source, bool repla
   check_replaceable(path);
 }
 
-/// A new directory beside `path`, hidden, named after it.
-[[nodiscard]] inline fs::path make_beside(const fs::path& path) {
+/// A new directory beside `path`, hidden, named after it: ".NAME.0.partial".
+[[nodiscard]] inline fs::path make_beside(const fs::path& path, std::string_view ending) {
   std::error_code error;
   for (int attempt = 0; attempt < 1000; ++attempt) {
-    const fs::path name =
-        path.parent_path() / joined({".", path.filename().string(), ".", attempt, ".partial"});
+    const fs::path name = path.parent_path() / joined({".", path.filename().string(), ".", attempt, ending});
     if (fs::create_directory(name, error)) return name;
     if (error) fail(path, "create a directory beside it", error);
   }
@@ -100,8 +116,14 @@ inline void write_text(const fs::path& path, std::string_view text) {
                  word_of(form.embedding), "\"}"});
 }
 
-/// config.json with one more member at its end; the rest stays byte for byte.
-[[nodiscard]] inline std::string with_member(const std::string& object, const std::string& value) {
+/// config.json with `quantization_config`, at its end if it has none (then the rest stays byte for byte);
+/// where it has, it is null.
+[[nodiscard]] inline std::string with_quantisation(const std::string& object, const std::string& value) {
+  json_text::Json config = json_text::parse(object, {}).value;
+  if (config.contains("quantization_config")) {
+    config["quantization_config"] = json_text::parse(value, {}).value;
+    return config.dump(2) + "\n";
+  }
   const std::size_t end = object.rfind('}');
   const std::size_t last = object.find_last_not_of(" \t\r\n", end - 1);
   return object.substr(0, last + 1) + (object[last] == '{' ? "" : ",") +
@@ -144,14 +166,10 @@ inline QuantisedDirectory::QuantisedDirectory(const Checkpoint& source, const st
                                               const QuantisedForm& form,
                                               std::span<const SourceMatrix> matrices,
                                               std::span<const std::string> changed, bool replace)
-    : source_(source),
-      path_(path.empty() ? path : std::filesystem::absolute(path).lexically_normal()),
-      form_(form),
-      replace_(replace) {
-  if (!path_.has_filename()) path_ = path_.parent_path();
+    : source_(source), path_(quantised_files::absolute(path)), form_(form), replace_(replace) {
   quantised_files::check_place(path_, source_.directory(), replace_);
   plan(matrices, changed);
-  temporary_ = quantised_files::make_beside(path_);
+  temporary_ = quantised_files::make_beside(path_, ".partial");
   try {
     writer_ = std::make_unique<SafetensorsWriter>(temporary_ / "model.safetensors", tensors_,
                                                   Metadata{{"format", "pt"}});
@@ -249,19 +267,18 @@ inline void QuantisedDirectory::copy_tensors() {
 inline void QuantisedDirectory::copy_files() {
   namespace fs = std::filesystem;
   const ModelDirectory directory(source_.directory());
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(source_.directory(), error)) {
+  for (const fs::directory_entry& entry : quantised_files::entries_of(source_.directory())) {
     const std::string name = entry.path().filename().string();
+    std::error_code error;
     if (!quantised_files::belongs(name) || !fs::is_regular_file(entry.status(error))) continue;
     quantised_files::write_text(temporary_ / name,
                                 directory.read_text(name, quantised_files::max_text_bytes));
   }
-  if (error) quantised_files::fail(source_.directory(), "list it", error);
   const bool published = form_.weights.format == Format::fp8;
   const std::string config = directory.read_text("config.json", quantised_files::max_text_bytes);
   quantised_files::write_text(
       temporary_ / "config.json",
-      quantised_files::with_member(
+      quantised_files::with_quantisation(
           config, published ? quantised_files::fp8_config(plain_) : quantised_files::own_config(form_)));
 }
 
@@ -271,10 +288,13 @@ inline void QuantisedDirectory::put_in_place() {
   std::error_code error;
   fs::path old;
   if (fs::exists(fs::symlink_status(path_, error))) {
-    old = temporary_;
-    old += ".old";
-    fs::rename(path_, old, error);
-    if (error) quantised_files::fail(path_, "replace it", error);
+    old = quantised_files::make_beside(path_, ".old");
+    fs::rename(path_, old, error);  // an empty directory may be renamed over
+    if (error) {
+      const std::error_code why = error;
+      fs::remove(old, error);
+      quantised_files::fail(path_, "replace it", why);
+    }
   }
   fs::rename(temporary_, path_, error);
   if (error) {
