@@ -125,6 +125,13 @@ std::vector<perplexity::Text> texts_of(const Options& o, const ql::Tokenizer& to
     throw ql::Error(ql::ErrorCode::bad_text, ql::in_quotes(o.text), {texts.front().ids.size(), " token"},
                     "at least 2");
   }
+  const auto is_scored = [](const perplexity::Text& t) {
+    return std::find(t.scored.begin() + 1, t.scored.end(), 1) != t.scored.end();
+  };
+  if (o.max_tokens && std::none_of(texts.begin(), texts.end(), is_scored)) {
+    throw ql::Error(ql::ErrorCode::bad_argument, "--max-tokens",
+                    {*o.max_tokens, " tokens without any of an answer"}, "more");
+  }
   return texts;
 }
 

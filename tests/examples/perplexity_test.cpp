@@ -249,6 +249,8 @@ TEST_CASE("perplexity tells what is wrong with its files") {
   fails("", {text, "found an empty file, expected a text of at least 2 tokens"});
   fails("7", {text, "found 1 token, expected at least 2"});
   fails("Hello! Who are you?", {text, "no answer that begins with a think block"}, {"--conversations"});
+  check_failure("perplexity", {demo(), "--text", held_out, "--conversations", "--max-tokens", "3"},
+                {"--max-tokens: found 3 tokens without any of an answer, expected more"});
   check_failure("perplexity", {demo(), "--text", "/no/such/file"}, {"'/no/such/file': cannot be read"});
   check_failure("perplexity", {demo(), "--text", scratch.path().string()}, {"cannot be read"});
   check_failure("perplexity", {"/no/such/directory", "--text", held_out}, {"/no/such/directory"});
