@@ -70,6 +70,11 @@ TEST_CASE("a session of a prediction head and a chat that were moved from say so
   const std::vector<int> next{1};
   CHECK_THROWS_WITH(head.forward(session, hidden, next),  // NOLINT(bugprone-use-after-move)
                     has_text("was moved from"));
+  const Network larger(files, {.threads = 1, .chunk = 1024});
+  const ql::Mtp<Network> other_head(larger, files);
+  ql::Mtp<Network>::Session own(other_head, 16);
+  CHECK_THROWS_WITH(head.forward(own, hidden, next), has_text("belongs to the head of another model"));
+  CHECK(other_head.forward(own, hidden, next).logits.rows() == 1);
 
   const ql::Tokenizer tokenizer = ql::Tokenizer::from_json(small::json(), {}, {});
   ql::ChatSession chat(network, tokenizer);

@@ -75,7 +75,8 @@ class Mtp<Network>::Session {
  public:
   /// Room for `max_tokens` positions. Throws `bad_argument` when that does not fit in memory.
   Session(const Mtp& head, Index max_tokens)
-      : max_tokens_(max_tokens),
+      : network_(head.network_),
+        max_tokens_(max_tokens),
         kv_(layout(head.network_, max_tokens), head.network_.kv_format()),
         workspace_(head.network_.ops(), sizes_of(head)),
         joined_(rows_of(head) * 2 * head.network_.sizes().widths.hidden * 4) {
@@ -108,6 +109,7 @@ class Mtp<Network>::Session {
   }
 
   Presence presence_;
+  Network network_;
   Index max_tokens_;
   KvCache<> kv_;
   Stateless none_;
@@ -134,6 +136,7 @@ template <class Network>
 auto Mtp<Network>::forward(Session& session, const ConstMatrix<float>& hidden,
                            std::span<const int> next) const -> Results {
   session.presence_.check("the head's session");
+  require(session.network_.same_as(network_), "Mtp: the session belongs to the head of another model");
   const Index rows = hidden.rows();
   const Index width = network_.sizes().widths.hidden;
   require(rows > 0 && rows <= session.rows_of(*this) && std::ssize(next) == rows && hidden.cols() == width,
