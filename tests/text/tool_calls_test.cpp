@@ -231,6 +231,15 @@ TEST_CASE("tags and brackets by the thousand are text like any other") {
   CHECK(parsed(opens, {11}).text == opens);
   CHECK(parsed(closes, {12}).text == closes);
   CHECK(parsed(closes + "\"}}</tool_call>", {12}).calls.size() > closes.size() - 60);
+  // Both, so that every opening meets every close, inside a string or a parameter: not one of them ends a
+  // call.
+  for (const std::string start : {"<tool_call>{", "<tool_call><function=f>\n"}) {
+    std::string both;
+    for (int i = 0; i < 2000; ++i) both += start;
+    both += start.ends_with('{') ? "\"" : "<parameter=a>";
+    for (int i = 0; i < 2000; ++i) both += "</tool_call>";
+    CHECK(parsed(both, {13}).text == both);
+  }
   std::string deep = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ";
   for (int i = 0; i < 100000; ++i) deep += '[';
   for (int i = 0; i < 100000; ++i) deep += ']';

@@ -37,21 +37,6 @@ inline constexpr std::string_view blanks = " \t\r\n";
 
 // ------------------------------------------------------------------------------------ the JSON form
 
-/// Whether `text` ends inside a JSON string. A bare line break ends one: it has no place there.
-[[nodiscard]] inline bool ends_in_string(std::string_view text) noexcept {
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (in_string && text[i] == '\\') {
-      ++i;
-    } else if (text[i] == '"') {
-      in_string = !in_string;
-    } else if (text[i] == '\n') {
-      in_string = false;
-    }
-  }
-  return in_string;
-}
-
 [[nodiscard]] inline std::optional<Json> parsed(std::string_view text) {
   json_text::Parsed result = json_text::parse(text, python_json::limits_of(text));
   if (result.problem) return std::nullopt;
@@ -174,15 +159,6 @@ inline constexpr std::string_view blanks = " \t\r\n";
   return call;
 }
 
-/// Whether a closing tag after `inner` is the end of the call and not part of an argument.
-[[nodiscard]] inline bool may_close(std::string_view inner) noexcept {
-  if (skip_blanks(inner).starts_with('{')) return !ends_in_string(inner);
-  const std::string_view text = trim(inner);
-  if (!text.starts_with(function_open) || text.ends_with(function_close)) return true;
-  const std::size_t opened = text.rfind(parameter_open), closed = text.rfind(parameter_close);
-  return opened == std::string_view::npos || (closed != std::string_view::npos && closed > opened);
-}
-
 }  // namespace tool_calls
 
 QWENLITE_INLINE std::optional<ToolCall> parse_tool_call(std::string_view text,
@@ -226,8 +202,40 @@ QWENLITE_INLINE bool ToolCallParser::step_outside() {
   breaks_.append(end - text_end, '\n');
   held_.erase(0, end - text_end);
   inside_ = opens;
+  reading_ = {};
   scanned_ = tool_calls::open_tag.size();
   return opens;
+}
+
+/// Reads on to the end of `inner`, the text from the opening tag to a closing one: each is longer than the
+/// one before, and no byte is read twice. A bare line break ends a JSON string: it has no place there.
+QWENLITE_INLINE void ToolCallParser::Reading::go_on(std::string_view inner) noexcept {
+  for (; read < inner.size(); ++read) {
+    const char c = inner[read];
+    if (c == '<') {
+      const std::string_view rest = inner.substr(read);
+      if (rest.starts_with(tool_calls::parameter_open)) in_parameter = true;
+      if (rest.starts_with(tool_calls::parameter_close)) in_parameter = false;
+    }
+    if (escaped) {
+      escaped = false;
+    } else if (in_string && c == '\\') {
+      escaped = true;
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (c == '\n') {
+      in_string = false;
+    }
+  }
+}
+
+/// Whether a closing tag after `inner` is the end of the call and not part of an argument.
+QWENLITE_INLINE bool ToolCallParser::Reading::may_close(std::string_view inner) noexcept {
+  go_on(inner);
+  const std::string_view text = tool_calls::trim(inner);
+  if (text.starts_with('{')) return !in_string;
+  if (!text.starts_with(tool_calls::function_open)) return true;
+  return text.ends_with(tool_calls::function_close) || !in_parameter;
 }
 
 QWENLITE_INLINE bool ToolCallParser::step_inside() {
@@ -240,7 +248,7 @@ QWENLITE_INLINE bool ToolCallParser::step_inside() {
   }
   const std::string_view inner = std::string_view(held_).substr(from, found - from);
   scanned_ = found + close_tag.size();
-  if (!tool_calls::may_close(inner)) return true;
+  if (!reading_.may_close(inner)) return true;
   std::optional<ToolCall> call = parse_tool_call(inner, tools_);
   if (!call) {
     give_up();

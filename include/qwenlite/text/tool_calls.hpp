@@ -49,11 +49,23 @@ class ToolCallParser {
   void emit(std::size_t count);
   void give_up();
 
+  /// Where the text of a call has been read to, and what is open there.
+  struct Reading {
+    std::size_t read = 0;
+    bool in_string = false;     // of JSON
+    bool escaped = false;       // after a backslash in one
+    bool in_parameter = false;  // of the <function=...> form
+
+    void go_on(std::string_view inner) noexcept;
+    [[nodiscard]] bool may_close(std::string_view inner) noexcept;
+  };
+
   std::span<const std::string> tools_;
   std::string held_;         // not given out; inside a call it begins with the opening tag
   std::string breaks_;       // line breaks before held_ whose fate is not known
   std::size_t scanned_ = 0;  // of held_: no close of the call begins before here
   bool inside_ = false;      // in a call
+  Reading reading_;          // of the call
   bool after_call_ = false;  // nothing but line breaks since the last call
   std::string text_;
   std::vector<ToolCall> calls_;
