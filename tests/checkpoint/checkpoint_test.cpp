@@ -196,8 +196,33 @@ TEST_CASE("stop ids are the union of three files; ids beyond the vocabulary are 
   set_eos("[511, 512, 3]");
   const Checkpoint beyond(place.path());
   CHECK(stop_ids(beyond) == std::vector<int>{511, 3, 7});
-  REQUIRE(beyond.warnings().size() == 1);
+  REQUIRE(beyond.warnings().size() == 2);
   CHECK_THAT(beyond.warnings()[0], has_text("512") && has_text("vocab_size"));
+  CHECK_THAT(beyond.warnings()[1],
+             has_text("end at id 9 of 512; no row of the embedding is taken for padding"));
+  CHECK_FALSE(beyond.token_count().has_value());  // a reply could never end with 511
+}
+
+TEST_CASE("added tokens that come first in a vocabulary do not make the rest padding") {
+  const auto count = [](Index vocab_size, int highest) {
+    std::string config = text_of(test_data("qwen3-tiny") / "config.json");
+    const std::string field = "\"vocab_size\": 512";
+    const auto at = config.find(field);
+    REQUIRE(at != std::string::npos);
+    config.replace(at, field.size(), "\"vocab_size\": " + std::to_string(vocab_size));
+    const std::string tokenizer =
+        R"({"added_tokens_decoder":{")" + std::to_string(highest) + R"(":{"content":"<x>"}}})";
+    const std::string weights = text_of(test_data("qwen3-tiny") / "model.safetensors");
+    const std::vector<qwenlite::NamedBytes> tensors{{"memory", std::as_bytes(std::span(weights))}};
+    const Checkpoint files({.config = config, .tokenizer_config = tokenizer, .tensors = tensors});
+    CHECK(files.warnings().size() == (files.token_count() ? 0 : 1));
+    return files.token_count();
+  };
+  CHECK(count(151936, 151668) == 151669);  // as in Qwen3
+  CHECK(count(151936, 151935) == 151936);
+  CHECK(count(151936, 151936 - 1025) == 151936 - 1024);
+  CHECK(count(151936, 151936 - 1026) == std::nullopt);
+  CHECK(count(151936, 1) == std::nullopt);
 }
 
 TEST_CASE("weights outlive the checkpoint they came from") {

@@ -53,8 +53,21 @@ QWENLITE_INLINE void Checkpoint::read_configs(const JsonText& config, const Json
   if (!generation.text.empty()) defaults_ = parse_generation_config(generation);
   TokenizerFacts facts;
   if (!tokenizer.text.empty()) facts = parse_tokenizer_config(tokenizer, warnings_);
-  token_count_ = facts.token_count;
   collect_stop_ids(facts);
+  token_count_ = facts.token_count;
+  if (token_count_ && !ends_vocabulary(*token_count_)) {
+    warnings_.push_back(
+        joined({"the added tokens of tokenizer_config.json end at id ", *token_count_ - 1, " of ",
+                config_.vocab_size, "; no row of the embedding is taken for padding"}));
+    token_count_.reset();
+  }
+}
+
+/// Whether what follows so many tokens can be padding. Published models have up to 267 rows of it.
+QWENLITE_INLINE bool Checkpoint::ends_vocabulary(Index tokens) const {
+  constexpr Index most_padding = 1024;
+  if (config_.vocab_size - tokens > most_padding) return false;
+  return std::all_of(stop_ids_.begin(), stop_ids_.end(), [&](int id) { return id < tokens; });
 }
 
 QWENLITE_INLINE void Checkpoint::collect_stop_ids(const TokenizerFacts& tokenizer) {

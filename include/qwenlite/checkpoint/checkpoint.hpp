@@ -64,8 +64,9 @@ class Checkpoint {
   /// generation_config.json and tokenizer_config.json call the end of sequence.
   [[nodiscard]] std::span<const int> stop_ids() const noexcept { return stop_ids_; }
 
-  /// 1 + the highest id among tokenizer_config.json's added tokens: rows of the embedding from there
-  /// on are padding. Empty when the file is absent or lists none.
+  /// 1 + the highest id among tokenizer_config.json's added tokens, where these are the last ids there are:
+  /// rows of the embedding from there on are padding. Empty when the file is absent, lists none, or cannot
+  /// mean that: when more rows than padding has would be left over, or an id that ends a reply among them.
   [[nodiscard]] std::optional<Index> token_count() const noexcept { return token_count_; }
 
   /// Oddities met while opening that did not stop it, one line each.
@@ -77,6 +78,7 @@ class Checkpoint {
  private:
   void read_configs(const JsonText& config, const JsonText& generation, const JsonText& tokenizer);
   void collect_stop_ids(const TokenizerFacts& tokenizer);
+  [[nodiscard]] bool ends_vocabulary(Index tokens) const;
   void find_packed();
 
   std::filesystem::path directory_;
