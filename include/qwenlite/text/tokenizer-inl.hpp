@@ -174,6 +174,10 @@ QWENLITE_INLINE void Tokenizer::build_vocabulary(TokenizerFile& file, const std:
     throw Error(ErrorCode::bad_file, {file.name, " token \"", tokenizer_file::shown(vocabulary_[id]), "\""},
                 {"ids ", vocabulary_.find(vocabulary_[id]), " and ", id}, "one id");
   }
+  if (vocabulary_.crowded()) {
+    throw Error(ErrorCode::bad_file, {file.name, " model.vocab"}, "tokens made to collide in a table",
+                "those of a trained tokenizer");
+  }
   file.tokens = ByteStrings();
   file.ids = {};
   for (int byte = 0; byte < 256; ++byte) {
@@ -206,6 +210,10 @@ QWENLITE_INLINE void Tokenizer::build_merges(const TokenizerFile& file) {
                   "tokens of the vocabulary");
     }
     if (!merges_.insert(ids[0], ids[1], {static_cast<std::uint32_t>(rank), ids[2]})) {
+      if (merges_.crowded()) {
+        throw Error(ErrorCode::bad_file, {file.name, " merge ", rank}, "ids made to collide in a table",
+                    "those of a trained tokenizer");
+      }
       throw Error(ErrorCode::bad_file, {file.name, " merge ", rank},
                   {"\"", tokenizer_file::shown(merged), "\" from the same two parts as before"},
                   "each pair once");

@@ -21,6 +21,10 @@
 namespace qwenlite {
 inline namespace QWENLITE_ABI {
 
+/// Most slots that an entry of the hash tables below is looked for in. The tables are at most half full,
+/// where a hundred is rare; but a file chooses what it puts in, and the hash is known.
+inline constexpr std::size_t most_probes = 1024;
+
 /// Byte strings in one arena.
 class ByteStrings {
  public:
@@ -78,6 +82,22 @@ class Vocabulary {
   }
   /// An id whose text another id has too, or `none`.
   [[nodiscard]] int duplicate() const noexcept { return duplicate_; }
+  /// Where a token is looked for first, modulo the size of the table, a power of two.
+  [[nodiscard]] static std::uint64_t hash(std::string_view text) noexcept {
+    std::uint64_t state = 0x2545F4914F6CDD1DULL ^ text.size();
+    while (!text.empty()) {
+      const std::size_t taken = text.size() < 8 ? text.size() : 8;
+      std::uint64_t word = 0;
+      std::memcpy(&word, text.data(), taken);
+      state = (state ^ word) * 0x9FB21C651E98DF25ULL;
+      state ^= state >> 29U;
+      text.remove_prefix(taken);
+    }
+    return state * 0xD6E8FEB86659FD93ULL ^ (state >> 32U);
+  }
+  /// Whether so many tokens meet at one place of the table as do only when they were made for it. Those after
+  /// the first such one are left out.
+  [[nodiscard]] bool crowded() const noexcept { return crowded_; }
 
   /// The id of a token, or `none`.
   [[nodiscard]] int find(std::string_view text) const noexcept {
@@ -100,25 +120,14 @@ class Vocabulary {
     return static_cast<std::uint32_t>(hashed >> 32U);
   }
 
-  [[nodiscard]] static std::uint64_t hash(std::string_view text) noexcept {
-    std::uint64_t state = 0x2545F4914F6CDD1DULL ^ text.size();
-    while (!text.empty()) {
-      const std::size_t taken = text.size() < 8 ? text.size() : 8;
-      std::uint64_t word = 0;
-      std::memcpy(&word, text.data(), taken);
-      state = (state ^ word) * 0x9FB21C651E98DF25ULL;
-      state ^= state >> 29U;
-      text.remove_prefix(taken);
-    }
-    return state * 0xD6E8FEB86659FD93ULL ^ (state >> 32U);
-  }
-
   void insert(int id) noexcept {
     const std::string_view text = (*this)[id];
     if (text.empty()) return;
     const std::uint64_t hashed = hash(text);
     std::size_t i = static_cast<std::size_t>(hashed) & mask_;
-    for (; slots_[i].id != none; i = (i + 1) & mask_) {
+    for (std::size_t steps = 0; slots_[i].id != none; i = (i + 1) & mask_) {
+      crowded_ = crowded_ || ++steps > most_probes;
+      if (crowded_) return;
       if (slots_[i].tag != tag(hashed) || (*this)[slots_[i].id] != text) continue;
       duplicate_ = id;
       return;
@@ -130,6 +139,7 @@ class Vocabulary {
   std::vector<Slot> slots_;
   std::size_t mask_ = 0;
   int duplicate_ = none;
+  bool crowded_ = false;
 };
 
 /// What two neighbouring tokens become, and how early the pair is merged.
@@ -139,7 +149,7 @@ struct Merge {
   int token = Vocabulary::none;
 };
 
-/// Merges by pair of token ids.
+/// Merges by pair of token ids, in a table as Vocabulary's.
 class MergeTable {
  public:
   MergeTable() = default;
@@ -149,16 +159,20 @@ class MergeTable {
     shift_ = 64U - static_cast<unsigned>(std::countr_zero(slots));
   }
 
-  /// Adds a merge; false when the pair is there already.
+  /// Adds a merge; false when the pair is there already, or its place is too crowded().
   [[nodiscard]] bool insert(int left, int right, Merge merge) noexcept {
     const std::uint64_t pair = key(left, right);
     std::size_t i = home(pair);
-    for (; slots_[i].merge.rank != Merge::never; i = (i + 1) & (slots_.size() - 1)) {
-      if (slots_[i].pair == pair) return false;
+    for (std::size_t steps = 0; slots_[i].merge.rank != Merge::never; i = (i + 1) & (slots_.size() - 1)) {
+      crowded_ = crowded_ || ++steps > most_probes;
+      if (crowded_ || slots_[i].pair == pair) return false;
     }
     slots_[i] = {pair, merge};
     return true;
   }
+
+  /// Whether so many pairs meet at one place as do only when they were made for it.
+  [[nodiscard]] bool crowded() const noexcept { return crowded_; }
 
   /// The merge of two neighbours; its rank is Merge::never when they do not merge.
   [[nodiscard]] Merge find(int left, int right) const noexcept {
@@ -185,6 +199,7 @@ class MergeTable {
 
   std::vector<Slot> slots_ = std::vector<Slot>(2);
   unsigned shift_ = 63;
+  bool crowded_ = false;
 };
 
 }  // namespace QWENLITE_ABI
