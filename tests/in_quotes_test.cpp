@@ -23,4 +23,8 @@ TEST_CASE("long quoted text loses its middle") {
   CHECK(in_quotes(std::string(60, 'a') + "c" + std::string(60, 'b')) ==
         "'" + std::string(60, 'a') + "..." + std::string(60, 'b') + "'");
   CHECK(in_quotes(std::string(1000000, 'x')).size() == 125);
+  std::string umlauts;
+  for (int i = 0; i < 100; ++i) umlauts += "\xC3\xA4";
+  const std::string half = umlauts.substr(0, 58);  // 60 bytes would cut one in two
+  CHECK(in_quotes("a" + umlauts + "b") == "'a" + half + "..." + half + "b'");
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <qwenlite/checkpoint/checkpoint.hpp>
+#include <qwenlite/in_quotes.hpp>
 
 #include "inspect/commands.hpp"
 #include "inspect/json_output.hpp"
@@ -97,7 +98,11 @@ void print_lines(const Json& json, int indent) {
       print_lines(value, indent + 2);
     } else if (!value.is_null()) {
       std::cout << std::left << std::setw(34 - indent) << key << ' '
-                << (value.is_string() ? value.get<std::string>() : value.dump()) << '\n';
+                << ql::on_one_line(value.is_string()
+                                       ? value.get<std::string>()
+                                       : value.dump(-1, ' ', false, Json::error_handler_t::replace),
+                                   4096)
+                << '\n';
     } else {
       std::cout << std::left << std::setw(34 - indent) << key << " not set\n";
     }
@@ -149,9 +154,9 @@ void show_tensors(const Options& options) {
   };
   if (!options.json) {
     for (const auto& entry : tensors.entries()) {
-      std::cout << std::left << std::setw(54) << entry.name << std::setw(8) << ql::name_of(entry.view.dtype)
-                << std::setw(18) << entry.view.shape.to_string() << tensors.file_name(entry.file) << " @ "
-                << offset_of(entry) << '\n';
+      std::cout << std::left << std::setw(54) << ql::on_one_line(entry.name, 4096) << std::setw(8)
+                << ql::name_of(entry.view.dtype) << std::setw(18) << entry.view.shape.to_string()
+                << tensors.file_name(entry.file) << " @ " << offset_of(entry) << '\n';
     }
     std::cout << tensors.entries().size() << " tensors in " << tensors.file_count() << " file(s), "
               << tensors.bytes() << " bytes\n";

@@ -29,9 +29,13 @@ inline namespace QWENLITE_ABI {
     append(text);
     return out;
   }
-  append(text.substr(0, limit / 2));
+  const auto inside = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U; };
+  std::size_t first = limit / 2, last = text.size() - limit / 2;  // between characters, if it is UTF-8
+  for (int i = 0; i < 3 && first > 0 && inside(first); ++i) --first;
+  for (int i = 0; i < 3 && last < text.size() && inside(last); ++i) ++last;
+  append(text.substr(0, first));
   out += "...";
-  append(text.substr(text.size() - limit / 2));
+  append(text.substr(last));
   return out;
 }
 

@@ -3,7 +3,7 @@
 // JSON that a stranger wrote: the limits every text must keep, the one parser of the library, and the tree
 // it makes of small texts.
 //
-// Nothing here recurses, whatever the depth of the text, and whatever is wrong is told by the byte. All
+// Nothing here recurses, whatever the depth of the text, and what is no JSON is told by the byte. All
 // readers are handlers behind one virtual interface, so the parser is compiled once.
 #pragma once
 

@@ -84,3 +84,15 @@ TEST_CASE("added tokens are found as by trying every one at every place") {
   }
   CHECK(hits > 3000);
 }
+
+TEST_CASE("white space before a token is taken along, half a character of it is not") {
+  std::vector<ql::AddedToken> tokens(1);
+  tokens[0] = {.id = 0, .content = "<a>", .left_strip = true};
+  const ql::AddedTokens added(tokens);
+  const auto begin_in = [&](std::string_view text, std::size_t floor) {
+    return ql::AddedTokens::stripped(text, added.find(text, floor).value(), floor).begin;
+  };
+  CHECK(begin_in("x \xC2\xA0<a>", 0) == 1);
+  CHECK(begin_in("x \xC2\xA0<a>", 2) == 2);
+  CHECK(begin_in("x\xC2\xA0\xA0<a>", 0) == 4);
+}

@@ -290,6 +290,7 @@ TEST_CASE("a broken tokenizer_config.json names itself") {
       {R"({"added_tokens_decoder": {"274": {"content": "<other>"}}})", "<other>"},
       {R"({"added_tokens_decoder": {"999": {"content": "<other>"}}})", "999"},
       {R"({"chat_template": 7})", "chat_template"},
+      {R"({"eos_token": "a", "eos_token": "b"})", "'eos_token' stands twice"},
   };
   for (const auto& [config, part] : cases) {
     const Failure failure = failure_of(small::json(), config);

@@ -86,7 +86,8 @@ class AddedTokens {
     while (match.token->left_strip && range.begin > floor) {
       std::size_t before = range.begin - 1;
       while (before > floor && (static_cast<unsigned char>(text[before]) & 0xC0U) == 0x80U) --before;
-      if (!unicode::is_space(unicode::decode(text, before).point)) break;
+      const unicode::Decoded point = unicode::decode(text, before);
+      if (!unicode::is_space(point.point) || before + point.length != range.begin) break;
       range.begin = before;
     }
     return range;

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include <qwenlite/error.hpp>
+#include <qwenlite/in_quotes.hpp>
 #include <qwenlite/text/unicode.hpp>
 #include <qwenlite/text/vocabulary.hpp>
 
@@ -23,11 +24,7 @@ namespace tokenizer_file {
 [[nodiscard]] inline std::string shown(std::string_view text) {
   std::string out;
   unicode::append_valid(out, text.substr(0, 60));
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  }
-  if (text.size() > 60) out += "...";
-  return out;
+  return on_one_line(out, out.size()) + (text.size() > 60 ? "..." : "");
 }
 
 /// Byte of each code point of the byte alphabet below U+0144, or -1. Printable bytes stand for

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <qwenlite/in_quotes.hpp>
 #include <qwenlite/text/chat_template.hpp>
 #include <qwenlite/text/python_json.hpp>
 #include <qwenlite/text/unicode.hpp>
@@ -85,7 +86,8 @@ class Prompt {
   while (!text.empty()) {
     std::size_t last = text.size() - 1;
     while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0U) == 0x80U) --last;
-    if (!blank(unicode::decode(text, last).point)) break;
+    const unicode::Decoded point = unicode::decode(text, last);
+    if (!blank(point.point) || last + point.length != text.size()) break;
     text = text.substr(0, last);
   }
   return text;
@@ -127,8 +129,9 @@ template <class ContentOf>
 
 [[noreturn]] inline void refuse(std::size_t index, const Message& message, std::string_view expected) {
   std::string role;
-  unicode::append_valid(role, std::string_view(message.role).substr(0, 40));
-  throw Error(ErrorCode::bad_text, {"messages[", index, "]"}, {"role \"", role, "\""}, expected);
+  unicode::append_valid(role, message.role);
+  throw Error(ErrorCode::bad_text, {"messages[", index, "]"}, {"role \"", on_one_line(role, 40), "\""},
+              expected);
 }
 
 // ------------------------------------------------------------------------------------------- Qwen3

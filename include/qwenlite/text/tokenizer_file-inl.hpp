@@ -160,7 +160,10 @@ struct ConfigValue {
 }
 
 QWENLITE_INLINE TokenizerConfig parse_config(NamedText json) {
-  const Json root = python_json::parse(json.text, json.name, ErrorCode::bad_file);
+  json_text::Limits limits = python_json::limits_of(json.text);
+  limits.repeated_keys = false;
+  const auto [root, problem] = json_text::parse(json.text, limits);
+  if (problem) throw Error(ErrorCode::bad_file, json.name, *problem, "one JSON value");
   if (!root.is_object()) ConfigValue{json.name, &root}.refuse("an object");
   TokenizerConfig config;
   config.name = std::move(json.name);
