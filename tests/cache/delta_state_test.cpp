@@ -184,6 +184,10 @@ TEST_CASE("delta state: snapshots that cannot be taken or restored are errors") 
   CHECK_THROWS_AS(DeltaState<>({1, sizes}).restore(snapshot), ql::Error);
   CHECK_THROWS_AS(DeltaState<ql::Bf16>({layers, sizes}).restore(snapshot), ql::Error);
   CHECK_THROWS_AS(state.restore(ql::DeltaSnapshot()), ql::Error);
+  ql::DeltaSnapshot moved = state.snapshot(193);
+  const ql::DeltaSnapshot taken = std::move(moved);
+  CHECK_THROWS_AS(state.restore(moved), ql::Error);  // NOLINT(bugprone-use-after-move)
+  state.restore(taken);
 }
 
 TEST_CASE("delta state: a forward that failed half-way is noticed") {

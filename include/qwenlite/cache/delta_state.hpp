@@ -271,7 +271,8 @@ inline DeltaSnapshot StoredDeltaState::snapshot(Index n) const {
 
 inline void StoredDeltaState::restore(const DeltaSnapshot& from) {
   require(from.layout_.layers == layout_.layers && from.layout_.sizes == layout_.sizes &&
-              from.format_ == format_ && from.position_ > 0,
+              from.format_ == format_ && from.position_ > 0 &&
+              from.bytes() == snapshot_bytes(from.position_),  // nothing is left of one that was moved from
           "restore: the snapshot is of a state of other sizes");
   const std::byte* source = from.data_.data();
   for_snapshot_parts(from.position_, [&source](std::byte* to, Index bytes) {

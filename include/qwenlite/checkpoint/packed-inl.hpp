@@ -218,7 +218,7 @@ inline void PackedTensors::Finder::check_label(const packed_names::Label& label,
 inline void PackedTensors::Finder::find_gptq() {
   out_.layout = PackedLayout::words_of_cols;
   const Index height = size_of_axis(".qweight", 0);
-  if (out_.bits == 0) out_.bits = height * 8 == out_.cols ? 4 : 8;
+  if (out_.bits == 0) out_.bits = out_.cols % 8 == 0 && height == out_.cols / 8 ? 4 : 8;
   const Index per_word = 32 / out_.bits;
   if (out_.cols % per_word != 0) {
     reject(".qweight", {out_.cols, " columns"}, {"a multiple of ", per_word, " for ", out_.bits, " bits"});
