@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -168,6 +169,9 @@ int32_t qwenlite_next(qwenlite_session* session, const int32_t* ids, size_t coun
     auto& [network, text, state] = given(session, "session");
     const std::span<const float> logits = network.logits(state, given_ids(ids, count));
     const auto tokens = logits.begin() + network.token_count();
+    if (std::any_of(logits.begin(), tokens, [](float logit) { return std::isnan(logit); })) {
+      throw ql::Error(ql::ErrorCode::numeric, "logits", "NaN", "numbers");
+    }
     return static_cast<int32_t>(std::max_element(logits.begin(), tokens) - logits.begin());
   });
 }

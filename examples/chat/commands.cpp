@@ -143,7 +143,7 @@ bool Commands::reset(const std::string& argument) {
 
 bool Commands::thinks() const {
   const std::optional<bool> chosen = chat_.options().thinking;
-  return chosen.value_or(chat_.tokenizer().chat_template().family() != ql::ChatFamily::qwen3_5);
+  return chosen.value_or(chat_.tokenizer().chat_template().thinks());
 }
 
 bool Commands::think(const std::string& argument) {

@@ -155,8 +155,7 @@ void run(chat::Options& o, chat::Interrupts& interrupts) {
   const bool terminal = isatty(STDIN_FILENO) != 0;
   const bool loop = !o.has_prompt && (o.interactive || terminal);
   // Between two pieces of a prompt there is a look at Ctrl-C and the progress bar: people want more of them.
-  o.chat.generate.prefill_piece =
-      std::min(o.run.prefill_piece(), loop && terminal && o.run.cached() ? 128 : many);
+  if (loop && terminal) o.chat.generate.prefill_piece = 128;
   const std::string question = loop ? "" : o.has_prompt ? o.prompt : piped_question();
 
   const ql::Checkpoint files(model_directory(o));

@@ -302,7 +302,6 @@ void generate(const Options& options) {
   how.sampling.repetition_penalty = 1;
   how.sampling.presence_penalty = 0;
   how.ignore_eos = options.ignore_eos;
-  how.prefill_piece = options.run.prefill_piece();
   report.stats = ql::generate(model, session, ids, how, [&](int token) {
     report.ids.push_back(token);
     return true;

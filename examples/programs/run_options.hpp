@@ -29,10 +29,6 @@ struct RunOptions {
   const char* prefix = "--";
 
   [[nodiscard]] bool cached() const { return kv != "none"; }
-  /// A network without a cache would repeat its work for every piece of a prompt.
-  [[nodiscard]] qwenlite::Index prefill_piece() const {
-    return cached() ? 512 : std::numeric_limits<qwenlite::Index>::max();
-  }
 };
 
 /// `shown`: they are in the help. Commands that compute nothing take them too, so that one list of options

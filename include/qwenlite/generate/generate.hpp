@@ -61,7 +61,8 @@ struct GenerateOptions {
   bool ignore_eos = false;
   /// Further ids that end the reply, never ignored.
   std::vector<int> stop_ids = {};
-  /// Tokens of the prompt processed between two looks at `cancel` and two calls of `progress`.
+  /// Tokens of the prompt processed between two looks at `cancel` and two calls of `progress`; all of them
+  /// when the session retains nothing, since each piece would compute those before it again.
   Index prefill_piece = 512;
   /// Numbers of tokens of the prompt after which the session is told to remember() the place, if it can:
   /// where a later prompt may part from this one.
