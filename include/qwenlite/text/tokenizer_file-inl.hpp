@@ -162,8 +162,9 @@ struct ConfigValue {
 QWENLITE_INLINE TokenizerConfig parse_config(NamedText json) {
   json_text::Limits limits = python_json::limits_of(json.text);
   limits.repeated_keys = false;
-  const auto [root, problem] = json_text::parse(json.text, limits);
-  if (problem) throw Error(ErrorCode::bad_file, json.name, *problem, "one JSON value");
+  const json_text::Parsed parsed = json_text::parse(json.text, limits);
+  if (parsed.problem) throw Error(ErrorCode::bad_file, json.name, *parsed.problem, "one JSON value");
+  const Json& root = parsed.value;
   if (!root.is_object()) ConfigValue{json.name, &root}.refuse("an object");
   TokenizerConfig config;
   config.name = std::move(json.name);
